@@ -97,21 +97,21 @@ def _item(args: argparse.Namespace) -> int:
     part = Part(changes, tuple(_words(args.methods)), seeds, tuple(_words(args.model)))
     check_item(known[args.name], args.scale, part)
     tables = Path(args.tables or Path(args.out) / "tables" / args.scale)
-    found = run_item(known[args.name], args.scale, _place(args), tables, part)
+    result = run_item(known[args.name], args.scale, _place(args), tables, part)
     if args.json:
-        outcome = found.outcome
-        rows = [] if outcome is None else [one.__dict__ for one in outcome.rows]
-        said = [] if outcome is None else [one.__dict__ for one in outcome.verdicts]
-        print_json({"rows": rows, "verdicts": said, "files": found.paths, "notes": found.notes})
+        outcome = result.outcome
+        rows = [] if outcome is None else [row.__dict__ for row in outcome.rows]
+        verdicts = [] if outcome is None else [verdict.__dict__ for verdict in outcome.verdicts]
+        print_json({"rows": rows, "verdicts": verdicts, "files": result.paths, "notes": result.notes})
         return 0
-    for note in found.notes:
+    for note in result.notes:
         print(note)
-    for path in found.paths:
+    for path in result.paths:
         if path.suffix == ".md":
             print(path.read_text(encoding="utf-8"))
-    for path in found.paths:
+    for path in result.paths:
         print(f"wrote {path}")
-    return 1 if any(note.startswith("failed") for note in found.notes) else 0
+    return 1 if any(note.startswith("failed") for note in result.notes) else 0
 
 
 def _tables(args: argparse.Namespace) -> int:
@@ -121,7 +121,7 @@ def _tables(args: argparse.Namespace) -> int:
         raise InputError(
             f"{place.out} must hold cells of a grid, but there are none; run `python -m benchmarks grid` or unpack"
         )
-    found: list[tuple[Item, Outcome | None]] = []
+    outcomes: list[tuple[Item, Outcome | None]] = []
     broken = 0
     for name, item in items().items():
         outcome = None
@@ -135,9 +135,9 @@ def _tables(args: argparse.Namespace) -> int:
         except Exception as error:  # one item that cannot be made must not cost the others
             broken += 1
             print(f"{name} failed: {type(error).__name__}: {error}", file=sys.stderr)
-        found.append((item, outcome))
-    path = write_verdicts(found, tables / "verdicts.md")
-    print(f"wrote {sum(one is not None for _, one in found)} tables and figures, and {path}")
+        outcomes.append((item, outcome))
+    path = write_verdicts(outcomes, tables / "verdicts.md")
+    print(f"wrote {sum(each is not None for _, each in outcomes)} tables and figures, and {path}")
     return 1 if broken else 0
 
 
@@ -156,13 +156,13 @@ def _short(word: str) -> str:
 
 def _pairs(texts: list[str], what: str) -> dict[str, str]:
 
-    found = {}
+    paths = {}
     for text in texts:
         name, sign, value = text.partition("=")
         if not sign or not name or not value:
             raise InputError(f"{what} must be NAME=VALUE, got '{text}'")
-        found[name.strip()] = value.strip()
-    return found
+        paths[name.strip()] = value.strip()
+    return paths
 
 
 def _changes(args: argparse.Namespace) -> dict[str, Any]:
@@ -193,15 +193,15 @@ def _prepare(args: argparse.Namespace) -> int:
     names = [name for name in _words(args.datasets) if name in place.data]
     if not names:
         raise InputError(f"prepare needs data of {' or '.join(_words(args.datasets))}; name it by --data NAME=PATH")
-    found = [prepare(sources, name, extractor=args.extractor) for name in names]
+    summaries = [prepare(sources, name, extractor=args.extractor) for name in names]
     for name in names if args.task else ():
         keep_task_scores(sources, name, Settings.from_dict({**SHORT, "model": args.model or "resnet18"}))
     if args.json:
-        print_json(found)
+        print_json(summaries)
         return 0
-    for one in found:
-        how = f"{one['difficulty']} on {one['extractor']}"
-        print(f"{one['dataset']}: {one['sizes']}, difficulty {how}, {one['seconds']} s")
+    for summary in summaries:
+        how = f"{summary['difficulty']} on {summary['extractor']}"
+        print(f"{summary['dataset']}: {summary['sizes']}, difficulty {how}, {summary['seconds']} s")
     return 0
 
 
@@ -219,8 +219,8 @@ def _cells(args: argparse.Namespace) -> list[Cell]:
 def _grid(args: argparse.Namespace) -> int:
     place = _place(args)
     cells = _cells(args)
-    asked = {name: _words(getattr(args, name)) for name in ("methods", "parts", "datasets")}
-    check_grid(cells, place, **asked)
+    chosen = {name: _words(getattr(args, name)) for name in ("methods", "parts", "datasets")}
+    check_grid(cells, place, **chosen)
     cells, absent = with_data(cells, place)
     for name in absent:
         print(f"cells of {name} are left out: name its data by --data {name}=PATH", file=sys.stderr)

@@ -79,9 +79,9 @@ def unequal(z: torch.Tensor, generator: torch.Generator) -> Any:
     labels = torch.randint(0, classes, (n,), generator=generator)
     chance = torch.linspace(0.99, 0.30, classes)[labels]
     right = torch.rand(n, generator=generator) < chance
-    said = torch.where(right, labels, (labels + 1) % classes)
+    predicted = torch.where(right, labels, (labels + 1) % classes)
     logits = z.clone()
-    logits[torch.arange(n), said] = z.amax(dim=1) + torch.rand(n, generator=generator) * 3
+    logits[torch.arange(n), predicted] = z.amax(dim=1) + torch.rand(n, generator=generator) * 3
     return logits, labels
 
 
@@ -97,22 +97,22 @@ def tied(z: torch.Tensor, generator: torch.Generator) -> Any:
 
 
 def cells() -> list[Cell]:
-    found = []
+    cells = []
     kinds = {"calibrated": 1.0, "overconfident": 2.0, "underconfident": 0.5}
     for classes, scale in ((2, 2.0), (10, 2.0), (100, 3.0)):
         for name, sharpness in kinds.items():
             draw = partial(sharpened, scale=scale, sharpness=sharpness)
-            found += [Cell(f"{name}, {classes} classes", n, classes, draw, sharpness == 1.0) for n in (200, 2000)]
-    found += [Cell("mixed signs", n, 10, mixed) for n in (200, 2000)]
-    found += [Cell("class accuracies .99 to .30", n, 10, unequal) for n in (200, 1000, 2000)]
-    found += [Cell("always the 90 % class", n, 2, majority, True) for n in (200, 2000)]
-    found.append(Cell("one sample a class", 200, 200, partial(sharpened, scale=4.0, sharpness=1.5)))
-    found += [Cell("3 % errors", n, 10, partial(sharpened, scale=12.0, sharpness=1.0), True) for n in (200, 2000)]
-    found += [Cell("0.5 % errors", 2000, 10, partial(sharpened, scale=70.0, sharpness=1.0), True)]
-    found += [Cell("ties", n, 10, tied) for n in (200, 2000)]
+            cells += [Cell(f"{name}, {classes} classes", n, classes, draw, sharpness == 1.0) for n in (200, 2000)]
+    cells += [Cell("mixed signs", n, 10, mixed) for n in (200, 2000)]
+    cells += [Cell("class accuracies .99 to .30", n, 10, unequal) for n in (200, 1000, 2000)]
+    cells += [Cell("always the 90 % class", n, 2, majority, True) for n in (200, 2000)]
+    cells.append(Cell("one sample a class", 200, 200, partial(sharpened, scale=4.0, sharpness=1.5)))
+    cells += [Cell("3 % errors", n, 10, partial(sharpened, scale=12.0, sharpness=1.0), True) for n in (200, 2000)]
+    cells += [Cell("0.5 % errors", 2000, 10, partial(sharpened, scale=70.0, sharpness=1.0), True)]
+    cells += [Cell("ties", n, 10, tied) for n in (200, 2000)]
     large = {"calibrated, 10 classes", "overconfident, 10 classes", "class accuracies .99 to .30", "ties"}
-    found += [Cell(c.name, 20_000, c.classes, c.draw, c.calibrated) for c in found if c.n == 2000 and c.name in large]
-    return found
+    cells += [Cell(c.name, 20_000, c.classes, c.draw, c.calibrated) for c in cells if c.n == 2000 and c.name in large]
+    return cells
 
 
 def drawn(cell: Cell, n: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -152,7 +152,7 @@ def by_bootstrap(predictions: confide.Predictions, seed: int) -> dict[str, tuple
     base = MetricSamples(predictions, resampled=True)
     methods = [parse_metric(word) for word in BOOTSTRAPPED]
     statistics = [partial(method.spec.value, **options) for method, options in methods]
-    found = {}
+    intervals = {}
     for word, (method, options), draws in zip(
         BOOTSTRAPPED, methods, bootstrap(base, statistics, resamples=RESAMPLES, seed=seed), strict=True
     ):
@@ -162,8 +162,8 @@ def by_bootstrap(predictions: confide.Predictions, seed: int) -> dict[str, tuple
         if chance is not None:
             known = without_chance(value, known, 0.0 if method.spec.debiased else chance.mean)
         bounds = np.quantile(known, (0.025, 0.975)) if len(known) and math.isfinite(value) else (math.nan, math.nan)
-        found[word] = (float(bounds[0]), float(bounds[1]))
-    return found
+        intervals[word] = (float(bounds[0]), float(bounds[1]))
+    return intervals
 
 
 def measured(job: Job) -> tuple[Job, list[dict[str, Any]]]:
@@ -212,7 +212,7 @@ def holds(bounds: tuple[float, float], truth: float) -> bool | None:
 
 def summary(cell: Cell, truth: dict[str, float], rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Of every metric: sets with an interval, those that hold the truth, lengths; beside the bootstrap on its sets."""
-    found: dict[str, Any] = {}
+    by_metric: dict[str, Any] = {}
     for word in WORDS:
         held = [holds(row["theory"][word], truth[word]) for row in rows]
         both = [
@@ -225,7 +225,7 @@ def summary(cell: Cell, truth: dict[str, float], rows: list[dict[str, Any]]) -> 
         resampled = [row["bootstrap"][word] for row in rows if word in row.get("bootstrap", {})]
         other = [high - low for low, high in resampled]
         p_values = [row["p"][word] for row in rows if word in row["p"]]
-        found[word] = {
+        by_metric[word] = {
             "truth": truth[word],
             "sets": sum(h is not None for h in held),
             "held": sum(bool(h) for h in held),
@@ -240,7 +240,13 @@ def summary(cell: Cell, truth: dict[str, float], rows: list[dict[str, Any]]) -> 
         }
     errors = [row["errors"] for row in rows]
     few = float(np.mean([e < FEW_ERRORS for e in errors]))
-    return {"n": cell.n, "classes": cell.classes, "calibrated": cell.calibrated, "few_errors": few, "metrics": found}
+    return {
+        "n": cell.n,
+        "classes": cell.classes,
+        "calibrated": cell.calibrated,
+        "few_errors": few,
+        "metrics": by_metric,
+    }
 
 
 def judged(results: dict[str, Any]) -> dict[str, list[str]]:

@@ -52,7 +52,7 @@ def mean(rows: list[dict[str, Any]], stage: str, word: str, place: str = "clean"
     return float(np.mean(values)) if len(values) == len(rows) else math.nan
 
 
-def told(value: float, digits: int, scale: float = 1.0) -> str:
+def number_text(value: float, digits: int, scale: float = 1.0) -> str:
     return "not measured" if math.isnan(value) else f"{scale * value:.{digits}f}"
 
 
@@ -64,8 +64,8 @@ def opinion() -> str:
     lines: list[Row] = []
     for stage, title, price in OPINION_ROWS:
         name = stage or best
-        cells = [told(mean(rows, name, *how[:1]), *how[1:]) for how in (("accuracy", 2, 100), ("nll", 3))]
-        cells += [told(mean(rows, name, "ece_mass"), 2, 100), told(mean(rows, name, "aurc"), 2, 1000)]
+        cells = [number_text(mean(rows, name, *how[:1]), *how[1:]) for how in (("accuracy", 2, 100), ("nll", 3))]
+        cells += [number_text(mean(rows, name, "ece_mass"), 2, 100), number_text(mean(rows, name, "aurc"), 2, 1000)]
         lines.append([title.format(name=f"`{best}`"), *cells, price or PRICES.get(name, FREE)])
     return markdown(["", "accuracy %", "NLL", "ECE %", "AURC × 1000", "price a sample"], lines)
 
@@ -78,8 +78,8 @@ def calibrators() -> str:
     lines = [
         [
             name if " " in name else f"`{name}`",
-            *(told(mean(rows, name, *how[:1]), *how[1:]) for how in (("nll", 4), ("ece_mass", 2, 100))),
-            told(mean(rows, name, "aurc"), 2, 1000),
+            *(number_text(mean(rows, name, *how[:1]), *how[1:]) for how in (("nll", 4), ("ece_mass", 2, 100))),
+            number_text(mean(rows, name, "aurc"), 2, 1000),
         ]
         for name in names
     ]
@@ -92,7 +92,7 @@ def corrupted() -> str:
     names = ("raw", "temperature", "temperature by difficulty", "dac", "venn_abers", "gaussian", "logistic")
     lines = []
     for name in names:
-        cells = [told(mean(rows, name, word, "corrupted"), digits, scale) for word, digits, scale in SHIFTED]
+        cells = [number_text(mean(rows, name, word, "corrupted"), digits, scale) for word, digits, scale in SHIFTED]
         lines.append([name if " " in name or name == "raw" else f"`{name}`", *cells])
     return markdown(["stage", "NLL", "ECE %", "AURC × 1000"], lines)
 

@@ -65,10 +65,10 @@ def main() -> None:
             place = Place(args.out / paper, {"cifar10": args.cifar}, limit=args.limit)
             part = Part({"epochs": 1}, (method,) if method else (), (0,), chosen)
             try:
-                told = run_item(known[name], "paper", place, args.out / paper / "tables", part).notes
+                notes = run_item(known[name], "paper", place, args.out / paper / "tables", part).notes
             except InputError as error:
-                told = (f"failed: {error}",)
-            print(f"{name}: {'; '.join(told)}", flush=True)
+                notes = (f"failed: {error}",)
+            print(f"{name}: {'; '.join(notes)}", flush=True)
     page = page_of(known, args.out)
     files.write_text(args.out / "paper_scale.md", page)
     print(f"wrote {args.out / 'paper_scale.md'}")
@@ -76,28 +76,28 @@ def main() -> None:
 
 def page_of(known: dict[str, Item], out: Path) -> str:
     """What was trained for an epoch, and where every other item stops."""
-    found = [
+    cells = [
         (paper, files.read_json(path)) for paper in RUNS for path in sorted((out / paper / "cells").glob("*.json"))
     ]
-    lines = [_line(paper, one) for paper, one in found]
+    lines = [_line(paper, result) for paper, result in cells]
     oracles = [files.read_json(path) for path in sorted((out / "p3" / "trust").glob("spoilt-*.json"))]
-    lines += [_oracle_line(one) for one in oracles]
+    lines += [_oracle_line(oracle) for oracle in oracles]
     head = ["items", "network", "loss", "batch", "learning rate", "train s", "measure s"]
     head += [*map(titles.heading, COLUMNS), "on"]
-    covered = {name for paper, runs in RUNS.items() for name, method, _ in runs if _has(found, paper, method)}
+    covered = {name for paper, runs in RUNS.items() for name, method, _ in runs if _has(cells, paper, method)}
     covered |= {name for name, _, _ in RUNS["p3"] if oracles}
     dry = []
     for name, item in known.items():
         if name not in covered:
-            told = run_item(item, "paper", Place(out), out).notes[-1].partition("; name each")[0]
-            here = any(one.dataset == "cifar10" for one in item.paper)
-            dry.append([name, "CIFAR-10 is at hand, but this was not trained here" if here else told])
+            note = run_item(item, "paper", Place(out), out).notes[-1].partition("; name each")[0]
+            here = any(setting.dataset == "cifar10" for setting in item.paper)
+            dry.append([name, "CIFAR-10 is at hand, but this was not trained here" if here else note])
     return "\n".join(
         [
             "# The papers' own settings, one epoch",
             "",
-            f"{date.today()}. {_machines([one for _, one in found])}Command: `python -m benchmarks.paper_scale --cifar "
-            f"cifar-10-batches-bin --out OUT --paper P`, P in {', '.join(RUNS)} at once, then `--collect`.",
+            f"{date.today()}. {_machines([result for _, result in cells])}Command: `python -m benchmarks.paper_scale "
+            f"--cifar cifar-10-batches-bin --out OUT --paper P`, P in {', '.join(RUNS)} at once, then `--collect`.",
             "",
             "Networks, batch sizes, rates, schedules, summed or averaged losses and clipping are the papers' "
             "(`benchmarks/papers/settings.py`); only the number of epochs is cut to one, so the accuracies say whether "
@@ -118,14 +118,14 @@ def page_of(known: dict[str, Item], out: Path) -> str:
 def _machines(results: list[dict[str, Any]]) -> str:
     """Where the trainings were made, one sentence for each machine."""
     commits: dict[str, list[str]] = {}
-    for one in results:
-        made = commits.setdefault(f"{one['hardware']}; torch {one['torch']}", [])
-        made += [short] if (short := one["commit"][:7]) not in made else []
-    return "".join(f"{machine}; commit {', '.join(made)}. " for machine, made in commits.items())
+    for result in results:
+        seen = commits.setdefault(f"{result['hardware']}; torch {result['torch']}", [])
+        seen += [short] if (short := result["commit"][:7]) not in seen else []
+    return "".join(f"{machine}; commit {', '.join(seen)}. " for machine, seen in commits.items())
 
 
-def _has(found: list[tuple[str, dict[str, Any]]], paper: str, method: str) -> bool:
-    return any(folder == paper and one["cell"]["method"]["name"] == method for folder, one in found)
+def _has(cells: list[tuple[str, dict[str, Any]]], paper: str, method: str) -> bool:
+    return any(folder == paper and result["cell"]["method"]["name"] == method for folder, result in cells)
 
 
 def _line(paper: str, result: dict[str, Any]) -> list[str]:
@@ -146,22 +146,22 @@ def _line(paper: str, result: dict[str, Any]) -> list[str]:
     ]
 
 
-def _oracle_line(made: dict[str, Any]) -> list[str]:
+def _oracle_line(oracles: dict[str, Any]) -> list[str]:
     """A classifier with its oracles; accuracy is the classifier's."""
-    settings = made["origin"]["settings"]
-    clean = next(row for row in made["rows"] if (row["domain"], row["predictor"]) == ("clean", "mcp"))
+    settings = oracles["origin"]["settings"]
+    clean = next(row for row in oracles["rows"] if (row["domain"], row["predictor"]) == ("clean", "mcp"))
     return [
         ", ".join(name for name, _, _ in RUNS["p3"]),
         str(settings["model"]),
         "`cross_entropy`, then the oracles",
         str(settings["batch_size"]),
         f"{settings['learning_rate']:g}",
-        f"{made['origin']['seconds']['all']:.1f} in all",
+        f"{oracles['origin']['seconds']['all']:.1f} in all",
         "-",
         titles.info("accuracy").number(clean["accuracy"]),
         "-",
         "-",
-        str(made["origin"]["hardware"]).partition(";")[0],
+        str(oracles["origin"]["hardware"]).partition(";")[0],
     ]
 
 

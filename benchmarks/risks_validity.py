@@ -55,14 +55,14 @@ def harm(predictions: confide.Predictions) -> Any:
 
 def line(risks: dict[str, float], options: dict[str, Any], whole: confide.Predictions, n: int, draws: int) -> str:
     """One row: how often a point was found, how often a promise was broken, how much was accepted."""
-    rng, broken, made, coverage = np.random.default_rng(0), 0, 0, 0.0
+    rng, broken, promised, coverage = np.random.default_rng(0), 0, 0, 0.0
     rates: list[list[float]] = []
     for _ in range(draws):
         part = whole.take(rng.choice(len(whole), n, replace=False))
         point = confide.operating_point(part, risks, 1 - DELTA, losses={"harm": harm(part)}, **options)
         if not point.certified:
             continue
-        made += 1
+        promised += 1
         coverage += point.coverage
         seen = confide.evaluation.observed_risks(point, whole, losses={"harm": harm(whole)})
         broken += any(risk.rate < risk.limit if risk.at_least else risk.rate > risk.limit for risk in seen)
@@ -70,16 +70,16 @@ def line(risks: dict[str, float], options: dict[str, Any], whole: confide.Predic
     words = ", ".join(f"{name} {limit:g}" for name, limit in risks.items())
     how = ", ".join(str(v) if v is not True else k for k, v in options.items())
     if options.get("promise") == "expectation":
-        means, errors = np.mean(rates, axis=0), np.std(rates, axis=0) / max(made, 1) ** 0.5
+        means, errors = np.mean(rates, axis=0), np.std(rates, axis=0) / max(promised, 1) ** 0.5
         limit = next(iter(risks.values()))
         held = abs(means[0] - limit) < 3 * errors[0] or (means[0] > limit) == ("recall" in words)
-        kept = f"mean {means[0]:.4f} ± {errors[0]:.4f}"
+        measured = f"mean {means[0]:.4f} ± {errors[0]:.4f}"
     else:
         share = broken / draws
         held = share <= DELTA + 3 * (DELTA * (1 - DELTA) / draws) ** 0.5
-        kept = f"{share:.4f}"
-    mean = f"{coverage / made:.3f}" if made else ""
-    return f"| {words} | {how} | {n:,} | {made / draws:.3f} | {kept} | {'yes' if held else 'NO'} | {mean} |"
+        measured = f"{share:.4f}"
+    mean = f"{coverage / promised:.3f}" if promised else ""
+    return f"| {words} | {how} | {n:,} | {promised / draws:.3f} | {measured} | {'yes' if held else 'NO'} | {mean} |"
 
 
 def main() -> None:

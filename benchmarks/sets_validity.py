@@ -84,7 +84,7 @@ class Seen:
     size: float
 
     @property
-    def kept(self) -> bool:
+    def holds(self) -> bool:
         """At least the promise, and where that can be said at most so much above it, up to Monte-Carlo error."""
         return COVERAGE - ERRORS * self.error <= self.mean <= self.high + ERRORS * self.error
 
@@ -155,15 +155,15 @@ def line(seen: Seen) -> str:
     case = seen.case
     high = f"{seen.high:.4f}" if seen.high < 1 else ""
     whose = [f"`{case.word}`", str(case.k), f"{case.n:,}", case.by or "", seen.group]
-    kept = "yes" if seen.kept else "NO"
+    holds = "yes" if seen.holds else "NO"
     return " | ".join(
-        ["", *whose, f"{seen.mean:.4f}", f"{seen.error:.4f}", str(COVERAGE), high, kept, f"{seen.size:.1f}", ""]
+        ["", *whose, f"{seen.mean:.4f}", f"{seen.error:.4f}", str(COVERAGE), high, holds, f"{seen.size:.1f}", ""]
     ).strip()
 
 
 def page(rows: list[Seen], args: argparse.Namespace, seconds: float) -> str:
     """The whole page of results."""
-    broken = sum(not seen.kept for seen in rows)
+    broken = sum(not seen.holds for seen in rows)
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     head = [
         "# Prediction sets: coverage against the promise",

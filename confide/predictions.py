@@ -319,6 +319,10 @@ def _check_confidence(confidence: Tensor) -> Tensor:
 # Predictions: outputs and labels of one split, the record that calibrators, trust, metrics and evaluation share.
 
 T = TypeVar("T")
+SAMPLE, LABEL_NAME = "sample", "label_name"
+"""Columns of multilabel predictions: the sample that a row belongs to, and which of its labels it is."""
+ROW_WORDS = {SAMPLE: "labels", "question": "answers", "image": "pixels"}
+"""What the rows of a unit are called."""
 
 
 # The rows are samples. Kinds of predictions that have several rows for what was drawn once (the pixels of an image, the
@@ -660,6 +664,89 @@ class Predictions:
         """
         outputs = PairOutputs(correct, confidence)
         return cls(None, None, ids, split, outputs=outputs, trust=trust, columns=columns, unit=unit)
+
+    @classmethod
+    def multilabel(
+        cls,
+        logits: Any = None,
+        labels: Any = None,
+        ids: Any = None,
+        split: str | None = None,
+        *,
+        probs: Any = None,
+        label_names: Sequence[str] | None = None,
+        columns: Mapping[str, Any] | None = None,
+    ) -> Predictions:
+        """Several labels a sample, each yes or no: a row of two classes for every label of a sample that is known.
+
+        The rows name their label in the column `label_name` and their sample in `sample`, which is the unit that
+        intervals, tests and folds count.
+
+        Args:
+            logits: `n c`, a sigmoid logit for every label.
+            labels: `n c` of 0 and 1; NaN, -1 or None where it is not known: such cells make no row. Without labels
+                every cell is a row.
+            ids: n, of the samples.
+            split: `train`, `val` or `test`.
+            probs: instead of logits, the probabilities that the labels hold.
+            label_names: of the c labels; their numbers by default.
+            columns: further values of every sample by name.
+
+        Returns:
+            A record of two classes, absent and present; ids are `sample/label`.
+
+        Raises:
+            InputError: the shapes differ, or a label is neither 0, 1 nor missing.
+
+        Example:
+            >>> logits, labels = [[2.0, -1.0], [0.5, 3.0]], [[1, 0], [-1, 1]]
+            >>> p = confide.Predictions.multilabel(logits, labels, label_names=["cat", "dog"])
+            >>> p.columns["label_name"].tolist(), p.labels.tolist(), p.columns["sample"].tolist()
+            (['cat', 'dog', 'dog'], [1, 0, 1], [0, 0, 1])
+        """
+        if (logits is None) == (probs is None):
+            raise InputError("multilabel predictions need logits or probs, n x c; give one of them")
+        values = as_tensor(logits if probs is None else probs, "logits" if probs is None else "probs")
+        if values.ndim != 2:
+            raise InputError(f"multilabel outputs must be n x c, a column a label, got shape {tuple(values.shape)}")
+        n, c = values.shape
+        names = np.array([str(k) for k in range(c)] if label_names is None else list(label_names))
+        if len(names) != c or len(set(names.tolist())) != c:
+            raise InputError(f"label_names must be {c} different names, one a column, got {len(names)}")
+        samples = default_ids(n) if ids is None else check_ids(ids, n)
+        known = np.ones((n, c), dtype=bool)
+        truth = None
+        if labels is not None:
+            matrix = labels if isinstance(labels, (Tensor, np.ndarray)) else np.array(labels, dtype=np.float64)
+            given = as_tensor(matrix, "labels").double().cpu().numpy()
+            if given.shape != (n, c):
+                raise InputError(f"multilabel labels must be {n} x {c} as the outputs, got shape {given.shape}")
+            known = ~(np.isnan(given) | (given == -1))
+            if not np.isin(given[known], (0.0, 1.0)).all():
+                row, column = np.argwhere(known & ~np.isin(given, (0.0, 1.0)))[0]
+                raise InputError(
+                    f"multilabel labels must be 0, 1 or missing (NaN, -1), got {given[row, column]:g} at sample {row}, "
+                    f"label '{names[column]}'; mend it or leave it missing"
+                )
+            truth = given.T[known.T].astype(np.int64)
+        places, rows = np.nonzero(known.T)  # label by label, so that labels come in their order
+        cells = values[torch.from_numpy(rows), torch.from_numpy(places)]
+        row_columns = {name: np.asarray(own)[rows] for name, own in (columns or {}).items()}
+        record: dict[str, Any] = {
+            "ids": np.array([f"{samples[i]}/{names[k]}" for i, k in zip(rows, places, strict=True)]),
+            "split": split,
+            "columns": {**row_columns, SAMPLE: samples[rows], LABEL_NAME: names[places]},
+            "class_names": ("absent", "present"),
+            "unit": SAMPLE,
+        }
+        if probs is not None:
+            return cls.from_probs(cells, truth, **record)
+        return cls(None, truth, outputs=binary_outputs(cells), **record)
+
+    @property
+    def is_multilabel(self) -> bool:
+        """Whether the rows are labels of samples, as `multilabel` lays them out."""
+        return self.unit == SAMPLE and LABEL_NAME in self.columns
 
     def __len__(self) -> int:
         return len(self.outputs)
@@ -1094,6 +1181,8 @@ def predictions_from_columns(
 ) -> Predictions:
     """Predictions from named columns; `files.columns` knows the names. What is doubtful about them is a warning."""
     roles = column_roles(columns, where)
+    if several := _label_matrix(columns, roles):
+        return _multilabel_from_columns(columns, roles, several, metadata, split, where)
     if not roles.are_predictions:
         roles = _with_score_as_confidence(columns, roles, where)
     labels = columns[roles.label] if roles.label else None
@@ -1113,7 +1202,8 @@ def predictions_from_columns(
         "class_names": names,
         "trust": as_tensor(columns[roles.trust], "trust") if roles.trust else None,
     }
-    common["unit"] = metadata["unit"] if metadata.get("unit") in common["columns"] else None
+    laid_out = SAMPLE if {SAMPLE, LABEL_NAME} <= common["columns"].keys() else None
+    common["unit"] = metadata["unit"] if metadata.get("unit") in common["columns"] else laid_out
     if roles.are_pairs:
         correct = as_tensor(columns[roles.correct], "correct") if roles.correct else None
         pairs = PairOutputs(correct, as_tensor(confidence, "confidence"))
@@ -1132,6 +1222,41 @@ def predictions_from_columns(
     if doubt := probability_doubt(predictions.outputs, where):
         warnings.warn(f"{doubt}; if they are, call the column 'probs'", stacklevel=3)
     return predictions
+
+
+def _label_matrix(columns: Mapping[str, NDArray[Any]], roles: ColumnRoles) -> tuple[str, ...]:
+    """The columns of 0/1 labels of multilabel predictions: one of n x c, or `label_cat` beside `prob_cat` each."""
+    if roles.outputs is None:
+        return ()
+    if roles.label is not None:
+        return (roles.label,) if columns[roles.label].ndim == 2 else ()
+    named = tuple(f"label_{name}" for name in roles.outputs.classes or ())
+    return named if named and all(name in columns for name in named) else ()
+
+
+def _multilabel_from_columns(
+    columns: dict[str, NDArray[Any]],
+    roles: ColumnRoles,
+    several: tuple[str, ...],
+    metadata: Mapping[str, str],
+    split: str | None,
+    where: str,
+) -> Predictions:
+    assert roles.outputs is not None
+    outputs = roles.outputs.values(columns, where)
+    labels = columns[several[0]] if len(several) == 1 else np.stack([columns[name] for name in several], axis=1)
+    if labels.dtype.kind not in "fiub":
+        raise InputError(f"labels of {where} must be 0, 1 or empty, got {labels.dtype}; give one column a label")
+    names = class_names_of(columns, metadata, roles.outputs.classes, outputs.shape[-1])
+    others = {name: columns[name] for name in roles.others if name in columns and name not in several}
+    return Predictions.multilabel(
+        **{roles.outputs.kind: outputs},
+        labels=labels,
+        ids=columns[roles.id] if roles.id else None,
+        split=split or metadata.get("split"),
+        label_names=names,
+        columns={name: own for name, own in others.items() if own.shape == (len(labels),)},
+    )
 
 
 def _with_score_as_confidence(columns: Mapping[str, NDArray[Any]], roles: ColumnRoles, where: str) -> ColumnRoles:

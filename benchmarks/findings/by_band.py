@@ -31,12 +31,12 @@ def main() -> None:
     dataset = data.open_data(args.cifar, judge=JUDGE)
     scores = Scores.load(args.out / "difficulty-free.parquet")
     hard = {split: scores.of(dataset.split(split).ids) for split in ("val", "judge")}
-    found, losses = {}, {}
+    rows, losses = {}, {}
     for name in (row["variant"] for row in rows_of(args.out)):
-        found[name], losses[name] = compared(args.out / f"{name}.npz", hard)
-        before, after = (found[name][stage]["nll"] for stage in ("temperature", "by_band"))
-        print(f"{name:24s} NLL {before:.4f} -> {after:.4f} ± {found[name]['error']:.4f}")
-    files.write_json(args.out / "by_band.json", found)
+        rows[name], losses[name] = compared(args.out / f"{name}.npz", hard)
+        before, after = (rows[name][stage]["nll"] for stage in ("temperature", "by_band"))
+        print(f"{name:24s} NLL {before:.4f} -> {after:.4f} ± {rows[name]['error']:.4f}")
+    files.write_json(args.out / "by_band.json", rows)
     files.write_table(args.out / "by_band.npz", losses)
 
 
@@ -51,14 +51,14 @@ def compared(path: Path, hard: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
     )
     banded = calibrators.fit("temperature", val, by="difficulty", bands=BANDS)
     stages = {"temperature": calibrators.fit("temperature", val)(judge), "by_band": banded(judge)}
-    first, second = (said.facts.need("nll").double().numpy() for said in stages.values())
-    told = {
-        **{name: numbers(said) for name, said in stages.items()},
+    first, second = (predictions.facts.need("nll").double().numpy() for predictions in stages.values())
+    row = {
+        **{name: numbers(predictions) for name, predictions in stages.items()},
         "error": float((second - first).std(ddof=1) / math.sqrt(len(first))),
-        "temperatures": [float(one.values["temperature"]) for one in banded.groups.values()],
+        "temperatures": [float(group.values["temperature"]) for group in banded.groups.values()],
         "shrinkage": banded.shrinkage if math.isfinite(banded.shrinkage) else None,
     }
-    return told, second.astype(np.float16)
+    return row, second.astype(np.float16)
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ QUESTIONS: dict[str, tuple[str, ...]] = {
         "selective_au_detached",
         "selective_au_margin",
         "selective_au_entropy",
-        *(one.name for one in SWEEP),
+        *(method.name for method in SWEEP),
     ),
     "dual": ("cross_entropy", "focal", "dual_focal", "dual_focal_released"),
     "adafocal": ("cross_entropy", "adafocal", "adafocal_steps"),
@@ -104,18 +104,18 @@ Cells = Mapping[str, Mapping[int, Mapping[str, Any]]]
 
 def read_cells(folder: Path, dataset: str = "cifar10", model: str = "resnet18") -> Cells:
     """Results of a dataset and network by method and seed."""
-    found: dict[str, dict[int, Mapping[str, Any]]] = {}
+    cells: dict[str, dict[int, Mapping[str, Any]]] = {}
     for path in sorted((folder / "cells").glob("*.json")):
-        one = files.read_json(path)
-        if (one["cell"]["dataset"], one["cell"]["model"]) == (dataset, model) and not is_stale(one):
-            found.setdefault(str(one["cell"]["method"]["name"]), {})[int(one["cell"]["seed"])] = one
-    return found
+        cell = files.read_json(path)
+        if (cell["cell"]["dataset"], cell["cell"]["model"]) == (dataset, model) and not is_stale(cell):
+            cells.setdefault(str(cell["cell"]["method"]["name"]), {})[int(cell["cell"]["seed"])] = cell
+    return cells
 
 
 def cell_tables(cells: Cells) -> dict[str, str]:
     """The tables by name; a question of which no cell is there has an empty one."""
-    found = {f"cells-{name}": _table(cells, methods) for name, methods in QUESTIONS.items()}
-    return found | {f"pairs-{name}": _pairs(cells, pairs) for name, pairs in PAIRS.items()}
+    tables = {f"cells-{name}": _table(cells, methods) for name, methods in QUESTIONS.items()}
+    return tables | {f"pairs-{name}": _pairs(cells, pairs) for name, pairs in PAIRS.items()}
 
 
 def _table(cells: Cells, methods: Sequence[str]) -> str:
@@ -139,11 +139,11 @@ def resampled_table(cells: Cells) -> str:
         head += [title, f"{title}, other filter"]
     lines = []
     for method, own in cells.items():
-        both = [one for one in own.values() if RESAMPLED in one]
+        both = [cell for cell in own.values() if RESAMPLED in cell]
         line = [f"`{method}`", str(len(both))]
         for metric, stage in columns if both else ():
             for place in ("measured", RESAMPLED):
-                line.append(titles.spread(metric, [one[place][stage][metric] for one in both]))
+                line.append(titles.spread(metric, [cell[place][stage][metric] for cell in both]))
         lines += [line] if both else []
     return markdown(head, lines) if lines else ""
 
@@ -154,31 +154,31 @@ def stages_table(by_dataset: Mapping[str, Cells], method: str) -> str:
     for dataset, cells in by_dataset.items():
         own = list(cells.get(method, {}).values())
         for place in ("measured", RESAMPLED, "shift"):
-            there = [one[place] for one in own if place in one]
+            there = [cell[place] for cell in own if place in cell]
             if not there:
                 continue
             stages = dict.fromkeys(("raw", "temperature", stage_of(own[0], CALIBRATED)))
             for stage in stages:
-                rows = [_mean_of(one, stage) if place == "shift" else one[stage] for one in there]
+                rows = [_mean_of(row, stage) if place == "shift" else row[stage] for row in there]
                 shown = [titles.spread(metric, [row[metric] for row in rows]) for metric in COLUMNS]
                 tested = "calibration_p" in rows[0]
                 passed = sum(row["calibration_p"] > LEVEL for row in rows) if tested else 0
-                told = f"{passed} of {len(rows)}" if tested else "-"
-                lines.append([NAMES[dataset], PLACES[place], stage, *shown, told])
+                calibrated = f"{passed} of {len(rows)}" if tested else "-"
+                lines.append([NAMES[dataset], PLACES[place], stage, *shown, calibrated])
     head = ["data", "images", "stage", *map(titles.heading, COLUMNS), "p > 0.05"]
     return markdown(head, lines) if lines else ""
 
 
 def _mean_of(corruptions: Mapping[str, Any], stage: str) -> dict[str, float]:
-    return {metric: float(np.nanmean([one[stage][metric] for one in corruptions.values()])) for metric in COLUMNS}
+    return {metric: float(np.nanmean([cell[stage][metric] for cell in corruptions.values()])) for metric in COLUMNS}
 
 
 def _line(method: str, stage: str, cells: Sequence[Mapping[str, Any]]) -> list[str]:
-    measured = [one["measured"][stage] for one in cells]
+    measured = [cell["measured"][stage] for cell in cells]
     strength = cells[0].get("strength")
     line = [f"`{method}`", stage, str(len(cells)), "-" if strength is None else f"{strength:.2g}"]
-    line += [titles.spread(metric, [one[metric] for one in measured]) for metric in COLUMNS]
-    passed = sum(one["calibration_p"] > LEVEL for one in measured)
+    line += [titles.spread(metric, [row[metric] for row in measured]) for metric in COLUMNS]
+    passed = sum(row["calibration_p"] > LEVEL for row in measured)
     return [*line, f"{passed} of {len(measured)}"]
 
 
@@ -188,16 +188,16 @@ def _pairs(cells: Cells, pairs: Sequence[tuple[str, str]]) -> str:
     if not there:
         return ""
     tests = {(a, b, k): paired(*(_values(cells[name], k) for name in (a, b))) for a, b in there for k in _columns()}
-    corrected = dict(zip(tests, holm([one.p_value for one in tests.values()]), strict=True))
+    corrected = dict(zip(tests, holm([test.p_value for test in tests.values()]), strict=True))
     lines = []
     for a, b in there:
         shown = [_difference(tests[a, b, k], corrected[a, b, k], COMPARED[k][0]) for k in _columns()]
         lines.append([f"`{a}` less `{b}`", str(tests[a, b, 0].seeds), *shown])
     table = markdown(["difference", "seeds", *map(_heading, _columns())], lines)
     clear = [place for place in tests if corrected[place] < LEVEL]
-    said = [f"`{a}` has a {_word(tests[a, b, k].difference)} {_name(k)} than `{b}`" for a, b, k in clear]
+    differences = [f"`{a}` has a {_word(tests[a, b, k].difference)} {_name(k)} than `{b}`" for a, b, k in clear]
     few = min(tests[a, b, 0].seeds for a, b in there)
-    words = "; ".join(said) if said else "no difference"
+    words = "; ".join(differences) if differences else "no difference"
     return (
         f"{table}\n\nClear over the seeds (paired t-test, Holm-corrected over this table, p < 0.05; {few} seeds at "
         f"least): {words}."
@@ -210,7 +210,7 @@ def _columns() -> range:
 
 def _values(cells: Mapping[int, Mapping[str, Any]], column: int) -> dict[int, float]:
     metric, stage = COMPARED[column]
-    values = {seed: float(one["measured"][stage_of(one, stage)][metric]) for seed, one in cells.items()}
+    values = {seed: float(cell["measured"][stage_of(cell, stage)][metric]) for seed, cell in cells.items()}
     return {seed: titles.scaled(metric, value) for seed, value in values.items()}
 
 

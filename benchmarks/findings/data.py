@@ -47,7 +47,7 @@ def open_data(path: str, *, judge: float = 0.0, limit: int = 0) -> Dataset:
         parts = data.cut(dataset.train, {"judge": judge}, 0)
         dataset = replace(dataset, splits={**dataset.splits, **parts})
     if limit:
-        splits = {name: one.take(np.arange(min(limit, len(one)))) for name, one in dataset.splits.items()}
+        splits = {name: part.take(np.arange(min(limit, len(part)))) for name, part in dataset.splits.items()}
         dataset = replace(dataset, splits=splits)
     return dataset
 
@@ -60,8 +60,10 @@ def score(dataset: Dataset, folder: Path, splits: tuple[str, ...], extractor: st
         rows = {split: extract(extractor, dataset.split(split), split) for split in splits}
         fitted = difficulty.fit("rmd", rows["train"])
         for kind, path in paths.items():
-            found = [fitted.score(part, None if kind == "labelled" else "predicted") for part in rows.values()]
-            ids, values = (np.concatenate([getattr(one, name) for one in found]) for name in ("ids", "values"))
+            scores = [fitted.score(part, None if kind == "labelled" else "predicted") for part in rows.values()]
+            ids, values = (
+                np.concatenate([getattr(part_scores, name) for part_scores in scores]) for name in ("ids", "values")
+            )
             Scores(ids, values, "rmd", {"extractor": extractor, "labels": kind}).save(path)
         held = {split: part for split, part in rows.items() if split != "train"}
         files.write_table(

@@ -53,17 +53,17 @@ VARIANTS: dict[str, dict[str, Any]] = {
 class Bandwidths:
     """The bandwidth that KDE-XE would choose for a batch of validation samples, after every epoch."""
 
-    found: list[float] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
 
     def record(self, epoch: int, ids: Any, outputs: Any, *, member: int = 0) -> None:
         """What `fit` tells after an epoch."""
         probs = torch.softmax(torch.as_tensor(outputs)[:128].double(), dim=1)
-        self.found.append(float(likely_bandwidth(probs)))
+        self.values.append(float(likely_bandwidth(probs)))
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
     """What is there already."""
-    return [json.loads(one) for one in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 
 def main() -> None:
@@ -79,9 +79,9 @@ def main() -> None:
         for seed in SEEDS:
             if (name, seed) in done:
                 continue
-            began, kept = time.monotonic(), Bandwidths()
+            began, bandwidths = time.monotonic(), Bandwidths()
             settings = Settings.from_dict({**changes, "seed": seed})
-            recorder = kept if changes.get("loss") == "kde_xe" else None
+            recorder = bandwidths if changes.get("loss") == "kde_xe" else None
             used = scores.free if settings.loss == ADAPTIVE else None
             trained = fit(dataset, settings, scores=used, recorder=recorder)
             row: dict[str, Any] = {
@@ -89,29 +89,30 @@ def main() -> None:
                 "settings": settings.as_dict(),
                 "test": numbers(predict(trained, dataset, "test")),
             }
-            row |= {"bandwidths": kept.found, "seconds": time.monotonic() - began, **machine()}
+            row |= {"bandwidths": bandwidths.values, "seconds": time.monotonic() - began, **machine()}
             data.append(args.out, row)
-            said = row["test"]
+            measured = row["test"]
             print(
-                f"{name:32s} {seed} {100 * said['accuracy']:6.2f} % ECE {100 * said['ece_mass']:5.2f} {said['nll']:.4f}"
+                f"{name:32s} {seed} {100 * measured['accuracy']:6.2f} % ECE {100 * measured['ece_mass']:5.2f} "
+                f"{measured['nll']:.4f}"
             )
 
 
 def table(path: Path) -> str:
     """Mean and deviation over the seeds of each variant."""
     rows = lines(path)
-    found = []
+    cells = []
     for name in VARIANTS:
         some = [row for row in rows if row["variant"] == name]
         if not some:
             continue
         shown = [titles.spread(metric, [row["test"][metric] for row in some]) for metric in COLUMNS]
         first = some[0]["settings"]
-        found.append(
+        cells.append(
             [f"`{name}`", str(first["epochs"]), str(first["batch_size"]), f"{first['learning_rate']:g}", *shown]
         )
     head = ["variant", "epochs", "batch", "rate", *map(titles.heading, COLUMNS)]
-    return markdown(head, found) if found else ""
+    return markdown(head, cells) if cells else ""
 
 
 if __name__ == "__main__":

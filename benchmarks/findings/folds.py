@@ -60,11 +60,11 @@ def main() -> None:
     other = subprocess.Popen([sys.executable, "-m", "benchmarks.findings.folds", *sys.argv[1:], "--part", "1"])
     train(args, dataset, pool, range(0, FOLDS, 2), began)
     other.wait()
-    if all(kept(out, fold).exists() for fold in range(FOLDS)):
+    if all(fold_file(out, fold).exists() for fold in range(FOLDS)):
         score(out, dataset, pool, args.extractor)
-        found: dict[str, Any] = {"folds": compared(out), "settings": settings_of(args, 0).as_dict(), **machine()}
-        files.write_json(out / "folds.json", found)
-        print(table(found["folds"]))
+        content: dict[str, Any] = {"folds": compared(out), "settings": settings_of(args, 0).as_dict(), **machine()}
+        files.write_json(out / "folds.json", content)
+        print(table(content["folds"]))
 
 
 def joined(first: Split, second: Split) -> Split:
@@ -82,7 +82,7 @@ def fold_of(labels: NDArray[np.int64]) -> NDArray[np.int64]:
     return random.deal(keys, labels, FOLDS)
 
 
-def kept(out: Path, fold: int, what: str = "said") -> Path:
+def fold_file(out: Path, fold: int, what: str = "said") -> Path:
     """The file of what a fold's network said, or of the `difficulty` of its images and test's."""
     return out / f"{what}-{fold}.npz"
 
@@ -98,7 +98,7 @@ def train(args: argparse.Namespace, dataset: Dataset, pool: Split, folds: Sequen
     """The network of every one of these folds; what it says of its fold and of test is kept."""
     place = fold_of(pool.labels)
     for fold in folds:
-        path = kept(Path(args.out), fold)
+        path = fold_file(Path(args.out), fold)
         if path.exists() or time.monotonic() - began > args.time_limit:
             continue
         splits = {"train": pool.take(np.flatnonzero(place != fold)), "val": pool.take(np.flatnonzero(place == fold))}
@@ -106,8 +106,11 @@ def train(args: argparse.Namespace, dataset: Dataset, pool: Split, folds: Sequen
         trained = fit(cut, settings_of(args, fold))
         columns: dict[str, Any] = {}
         for split in ("val", "test"):
-            said = predict(trained, cut, split)
-            columns |= {f"{split}_logits": said.logits.cpu().numpy(), f"{split}_label": said.labels.cpu().numpy()}
+            predictions = predict(trained, cut, split)
+            columns |= {
+                f"{split}_logits": predictions.logits.cpu().numpy(),
+                f"{split}_label": predictions.labels.cpu().numpy(),
+            }
         path.parent.mkdir(parents=True, exist_ok=True)
         files.write_table(path, columns)
         print(f"fold {fold}: {time.monotonic() - began:.1f} s", flush=True)
@@ -115,27 +118,27 @@ def train(args: argparse.Namespace, dataset: Dataset, pool: Split, folds: Sequen
 
 def score(out: Path, dataset: Dataset, pool: Split, extractor: str) -> None:
     """Difficulty of every fold's images and of test's, by Gaussians of what the fold's network was trained on."""
-    missing = [fold for fold in range(FOLDS) if not kept(out, fold, "difficulty").exists()]
+    missing = [fold for fold in range(FOLDS) if not fold_file(out, fold, "difficulty").exists()]
     if not missing:
         return
-    rows, test = (data.extract(extractor, *one) for one in ((pool, "train"), (dataset.test, "test")))
+    rows, test = (data.extract(extractor, *part) for part in ((pool, "train"), (dataset.test, "test")))
     place = fold_of(pool.labels)
     for fold in missing:
         fitted = difficulty.fit("rmd", _some(rows, place != fold))
         parts = {"val": _some(rows, place == fold), "test": test}
         columns = {split: fitted.score(part, "predicted").values for split, part in parts.items()}
-        files.write_table(kept(out, fold, "difficulty"), columns)
+        files.write_table(fold_file(out, fold, "difficulty"), columns)
 
 
 def compared(out: Path) -> list[dict[str, Any]]:
     """Numbers of every fold's network on its fold and on test, by whom it is calibrated."""
     pairs = [tuple(_read(out, fold, split) for split in ("val", "test")) for fold in range(FOLDS)]
-    told = _together([val for val, _ in pairs])
-    pooled = {"pooled": _fitted(told), "pooled_temperature": calibrators.fit("temperature", told)}
-    found = []
+    pooled_val = _together([val for val, _ in pairs])
+    pooled = {"pooled": _fitted(pooled_val), "pooled_temperature": calibrators.fit("temperature", pooled_val)}
+    rows = []
     for fold, (val, test) in enumerate(pairs):
         stages = {"own": _fitted(val), **pooled, "own_temperature": calibrators.fit("temperature", val)}
-        after = {"raw": numbers(test), **{name: numbers(one(test)) for name, one in stages.items()}}
+        after = {"raw": numbers(test), **{name: numbers(calibrate(test)) for name, calibrate in stages.items()}}
         mixed = np.random.default_rng(fold)
         parts, some = np.array_split(mixed.permutation(len(val)), 2), mixed.permutation(len(test))
         halves = []
@@ -143,20 +146,20 @@ def compared(out: Path) -> list[dict[str, Any]]:
             half = _fitted(val.take(here))
             chosen, some = some[: len(there)], some[len(there) :]
             halves.append({"fold": numbers(half(val.take(there))), "test": numbers(half(test.take(chosen)))})
-        found.append({"fold": fold, "val": numbers(val), "test": after, "halves": halves})
-    return found
+        rows.append({"fold": fold, "val": numbers(val), "test": after, "halves": halves})
+    return rows
 
 
 def _read(out: Path, fold: int, split: str) -> Predictions:
-    said, _ = files.read_table(kept(out, fold))
-    hard, _ = files.read_table(kept(out, fold, "difficulty"))
-    one = Predictions(said[f"{split}_logits"], said[f"{split}_label"], split=split)
-    return one.with_column(calibrators.DIFFICULTY, hard[split])
+    outputs, _ = files.read_table(fold_file(out, fold))
+    hard, _ = files.read_table(fold_file(out, fold, "difficulty"))
+    predictions = Predictions(outputs[f"{split}_logits"], outputs[f"{split}_label"], split=split)
+    return predictions.with_column(calibrators.DIFFICULTY, hard[split])
 
 
 def _together(parts: Sequence[Predictions]) -> Predictions:
-    logits, labels = (np.concatenate([getattr(one, name).numpy() for one in parts]) for name in ("logits", "labels"))
-    hard = np.concatenate([one.columns[calibrators.DIFFICULTY] for one in parts])
+    logits, labels = (np.concatenate([getattr(part, name).numpy() for part in parts]) for name in ("logits", "labels"))
+    hard = np.concatenate([part.columns[calibrators.DIFFICULTY] for part in parts])
     return Predictions(logits, labels).with_column(calibrators.DIFFICULTY, hard)
 
 
@@ -174,12 +177,12 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
         return ""
     shown = {("test", title): [row["test"][stage] for row in rows] for stage, title in STAGES.items()}
     for where, title in (("fold", "the other half"), ("test", "as many of test")):
-        shown[title, "half its fold"] = [one[where] for row in rows for one in row["halves"]]
+        shown[title, "half its fold"] = [half[where] for row in rows for half in row["halves"]]
     columns = {"confidence_gap": "gap", "ece_mass": "ece_mass", "nll": "nll", "aurc": "aurc"}
     lines = []
     for names, some in shown.items():
-        cells = [titles.spread(metric, [one[word] for one in some]) for metric, word in columns.items()]
-        passed = sum(one["calibration_p"] > LEVEL for one in some)
+        cells = [titles.spread(metric, [row[word] for row in some]) for metric, word in columns.items()]
+        passed = sum(row["calibration_p"] > LEVEL for row in some)
         lines.append([*names, *cells, f"{passed} of {len(some)}"])
     head = ["judged on", "calibrated by", *map(titles.heading, columns), "p > 0.05"]
     return markdown(head, lines) + "\n\n" + luck(rows)

@@ -32,7 +32,7 @@ def sharpness(images: Any) -> dict[str, Any]:
     bands = [
         power[(highest >= low) & (highest < high)].mean() for low, high in zip((1, *HIGH), (*HIGH, 99), strict=True)
     ]
-    return {"step": float(np.mean(steps)), "power": [float(one) for one in bands]}
+    return {"step": float(np.mean(steps)), "power": [float(band) for band in bands]}
 
 
 def main() -> None:
@@ -41,10 +41,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("pixels.json"))
     args = parser.parse_args()
     dataset = data.load_dataset(args.tiny, rename={"val": "test"})
-    found: dict[str, Any] = {name: sharpness(spread(dataset.split(name), IMAGES).inputs) for name in ("train", "test")}
-    found["ratio"] = [b / a for a, b in zip(found["train"]["power"], found["test"]["power"], strict=True)]
-    files.write_json(args.out, {"images": IMAGES, "from": [1, *HIGH], **found})
-    print(found)
+    by_split: dict[str, Any] = {
+        name: sharpness(spread(dataset.split(name), IMAGES).inputs) for name in ("train", "test")
+    }
+    by_split["ratio"] = [b / a for a, b in zip(by_split["train"]["power"], by_split["test"]["power"], strict=True)]
+    files.write_json(args.out, {"images": IMAGES, "from": [1, *HIGH], **by_split})
+    print(by_split)
 
 
 if __name__ == "__main__":

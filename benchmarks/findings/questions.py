@@ -26,7 +26,7 @@ from scipy.stats import kendalltau, rankdata
 from benchmarks.findings import data
 from benchmarks.findings.trials import JUDGE, arguments, both_parts, run_variants
 from benchmarks.findings.tune import ADAPTIVE
-from confide import Dataset, difficulty, files
+from confide import Dataset, Scores, difficulty, files
 from confide.training import Settings, fit
 
 MEAN = {"average": 1.0, "mirror": True}
@@ -92,14 +92,14 @@ def record(args: argparse.Namespace, dataset: Dataset, model: str, out: Path) ->
     path = out / f"confusion-{model}.npz"
     if path.exists():
         return
-    began, kept = time.monotonic(), Record()
+    began, record = time.monotonic(), Record()
     changes = {"epochs": args.epochs, "model": model, "record": "judge", "compile": False}
     settings = Settings.from_dict({**data.SHORT, **changes})
-    fit(dataset, settings, recorder=kept)
-    said = np.stack(kept.rows).astype(np.float32)
-    probs = said / said.sum(axis=2, keepdims=True)
+    fit(dataset, settings, recorder=record)
+    recorded = np.stack(record.rows).astype(np.float32)
+    probs = recorded / recorded.sum(axis=2, keepdims=True)
     scores = difficulty.score("confusion", probs, dataset.split("judge").labels, base=2)
-    wrong = said[-1].argmax(axis=1) != dataset.split("judge").labels
+    wrong = recorded[-1].argmax(axis=1) != dataset.split("judge").labels
     columns = {"confusion": scores.values, "wrong": wrong, "seconds": np.array([time.monotonic() - began])}
     files.write_table(path, columns)
     print(f"{model}: error {100 * wrong.mean():.2f} %, {columns['seconds'][0]:.1f} s", flush=True)
@@ -109,23 +109,23 @@ def compare(dataset: Dataset, out: Path, until: float) -> None:
     """Kendall's tau of every pair of networks, and of each with RMD; how well each ranks the errors of the others."""
     while not (out / "difficulty-labelled.parquet").exists() and time.monotonic() < until:
         time.sleep(1.0)
-    found = {path.stem[10:]: files.read_table(path)[0] for path in sorted(out.glob("confusion-*.npz"))}
-    ranks = {name: one["confusion"] for name, one in found.items()}
+    by_model = {path.stem[10:]: files.read_table(path)[0] for path in sorted(out.glob("confusion-*.npz"))}
+    ranks = {name: columns["confusion"] for name, columns in by_model.items()}
     for kind in ("labelled", "free"):
         path = out / f"difficulty-{kind}.parquet"
         if path.exists():
-            ranks[f"rmd_{kind}"] = data.Scores.load(path).of(dataset.split("judge").ids)
+            ranks[f"rmd_{kind}"] = Scores.load(path).of(dataset.split("judge").ids)
     pairs = [
         {"first": a, "second": b, "kendall": float(kendalltau(ranks[a], ranks[b]).statistic)}
         for a, b in combinations(ranks, 2)
     ]
     errors = [
-        {"ranking": name, "errors_of": model, "auroc": auroc(values, found[model]["wrong"])}
+        {"ranking": name, "errors_of": model, "auroc": auroc(values, by_model[model]["wrong"])}
         for name, values in ranks.items()
-        for model in found
+        for model in by_model
         if model != name
     ]
-    seconds = {name: float(one["seconds"][0]) for name, one in found.items()}
+    seconds = {name: float(columns["seconds"][0]) for name, columns in by_model.items()}
     files.write_json(out / "confusion.json", {"pairs": pairs, "errors": errors, "seconds": seconds})
 
 

@@ -26,10 +26,10 @@ def recorded_tables(folder: Path, dataset: str = "cifar10") -> dict[str, str]:
         held = {name: confused.recorded(study, dataset, name) for name in confused.LITE}
     except InputError:  # the cells are there, their predictions are not
         return {}
-    known = {name: one for name, one in held.items() if one is not None}
+    known = {name: recording for name, recording in held.items() if recording is not None}
     if not known:
         return {}
-    rankings = {name: confused.confusion(one[0]) for name, one in known.items()}
+    rankings = {name: confused.confusion(recording[0]) for name, recording in known.items()}
     labels = next(iter(known.values()))[1]
     rankings |= _distances(study, dataset, labels)
     taus = [[_tau(a, b) for b in rankings.values()] for a in rankings.values()]
@@ -37,34 +37,34 @@ def recorded_tables(folder: Path, dataset: str = "cifar10") -> dict[str, str]:
         [name, *("-" if a == b else f"{taus[a][b]:.2f}" for b in range(len(taus)))] for a, name in enumerate(rankings)
     ]
     seconds = {
-        name: sum(float(one["seconds"]["train"]) for one in study.results.of(dataset, "recorded", name).values())
+        name: sum(float(cell["seconds"]["train"]) for cell in study.results.of(dataset, "recorded", name).values())
         for name in known
     }
-    found = []
+    lines = []
     for name, ranking in rankings.items():
-        cells = [f"{100 * _auroc(ranking, *one):.1f}" for one in known.values()]
-        found.append([name, *cells, f"{seconds[name]:.0f}" if name in seconds else "-"])
-    seeds = ", ".join(f"{name} {len(one[0])}" for name, one in known.items())
+        cells = [f"{100 * _auroc(ranking, *recording):.1f}" for recording in known.values()]
+        lines.append([name, *cells, f"{seconds[name]:.0f}" if name in seconds else "-"])
+    seeds = ", ".join(f"{name} {len(recording[0])}" for name, recording in known.items())
     head = ["ranking", *(f"errors of {name}" for name in known), "seconds of training"]
     return {
         "cells-confusion": f"{markdown(['tau', *rankings], rows)}\n\nSeeds of each network: {seeds}.",
-        "cells-errors": markdown(head, found),
+        "cells-errors": markdown(head, lines),
     }
 
 
 def _distances(study: Study, dataset: str, labels: NDArray[np.int64]) -> dict[str, NDArray[np.float64]]:
     """RMD of the validation images, whose scores lie between those of train and test."""
-    found = {}
+    rankings = {}
     for name, kind in SCORES.items():
         scores = study.results.scores(dataset, kind)
         if scores is None or scores.labels is None:
             continue
-        rows = np.array([k for k, one in enumerate(scores.ids) if str(one).startswith("train-")])
+        rows = np.array([k for k, sample in enumerate(scores.ids) if str(sample).startswith("train-")])
         # Train comes first, then val, both from the official training images; their labels must be the cells' own.
         rows = rows[-len(labels) :]
         if np.array_equal(scores.labels[rows], labels):
-            found[name] = scores.values[rows]
-    return found
+            rankings[name] = scores.values[rows]
+    return rankings
 
 
 def _tau(first: NDArray[Any], second: NDArray[Any]) -> float:
@@ -74,10 +74,10 @@ def _tau(first: NDArray[Any], second: NDArray[Any]) -> float:
 def _auroc(ranking: NDArray[np.float64], probs: NDArray[Any], labels: NDArray[np.int64]) -> float:
     """AUROC of a ranking for the errors after the last epoch, mean over the seeds."""
     ranks = stats.rankdata(ranking)
-    found = []
+    areas = []
     for seed in probs[:, -1]:
         wrong = seed.argmax(axis=1) != labels
         count = int(wrong.sum())
         if 0 < count < len(wrong):
-            found.append((ranks[wrong].sum() - count * (count + 1) / 2) / (count * (len(wrong) - count)))
-    return float(np.mean(found)) if found else float("nan")
+            areas.append((ranks[wrong].sum() - count * (count + 1) / 2) / (count * (len(wrong) - count)))
+    return float(np.mean(areas)) if areas else float("nan")

@@ -34,12 +34,12 @@ def rule_text() -> str:
     }
     whole = _with_every_seed(rows)
     return "\n\n".join(
-        told
-        for told in (
+        line
+        for line in (
             _choice(rows, losses, {name: [name] for name in first}),
             f"Over {SEEDS} seeds: {_choice(rows, losses, whole)}" if len(whole) > 1 else "",
         )
-        if told
+        if line
     )
 
 
@@ -49,13 +49,13 @@ def seeds_table() -> str:
     several = _with_every_seed(rows)
     lines = {}
     for name, some in several.items():
-        stages = [rows[one]["judge_mirror"] for one in some]
-        nll = np.array([losses[one].astype(np.float64).mean() for one in some])
+        stages = [rows[name]["judge_mirror"] for name in some]
+        nll = np.array([losses[name].astype(np.float64).mean() for name in some])
         mean, error = apart(losses, some, several[LAST, "plain"])
         lines[nll.mean()] = [
             f"`{name[1]}`",
-            titles.spread("accuracy", [one["none"]["accuracy"] for one in stages]),
-            titles.mean("confidence_gap", [one["none"]["gap"] for one in stages]),
+            titles.spread("accuracy", [row["none"]["accuracy"] for row in stages]),
+            titles.mean("confidence_gap", [row["none"]["gap"] for row in stages]),
             titles.spread("nll", nll),
             f"{mean:+.4f} ± {error:.4f}" if name[1] != "plain" else "-",
         ]
@@ -78,10 +78,10 @@ def _choice(rows: Mapping[Name, Any], losses: Mapping[Name, Any], candidates: Ma
         return ""
 
     def mean(name: Name, word: str) -> float:
-        return float(np.mean([rows[one]["judge_mirror"]["none"][word] for one in candidates[name]]))
+        return float(np.mean([rows[training]["judge_mirror"]["none"][word] for training in candidates[name]]))
 
     def nll(name: Name) -> float:
-        return float(np.mean([losses[one].astype(np.float64).mean() for one in candidates[name]]))
+        return float(np.mean([losses[training].astype(np.float64).mean() for training in candidates[name]]))
 
     best = min(candidates, key=nll)
     least = mean(plain, "accuracy") - 0.002
@@ -91,14 +91,14 @@ def _choice(rows: Mapping[Name, Any], losses: Mapping[Name, Any], candidates: Ma
         if difference <= 2 * error and mean(name, "accuracy") >= least:
             near.append(name)
     chosen = min(near, key=lambda name: abs(mean(name, "gap")))
-    listed = ", ".join(_told(name) for name in near)
+    listed = ", ".join(_title(name) for name in near)
     return (
-        f"Lowest NLL: {_told(best)}. Within two standard errors of it: {listed}. Of these, confidence is nearest to "
-        f"accuracy with {_told(chosen)}."
+        f"Lowest NLL: {_title(best)}. Within two standard errors of it: {listed}. Of these, confidence is nearest to "
+        f"accuracy with {_title(chosen)}."
     )
 
 
-def _told(name: Name) -> str:
+def _title(name: Name) -> str:
     return f"`{name[1]}` (round {name[0]})"
 
 
@@ -109,17 +109,17 @@ def kept_rows() -> tuple[dict[Name, dict[str, Any]], dict[Name, Any]]:
     for folder, turn in ROUNDS.items():
         rows |= {(turn, row["variant"]): row for row in rows_of(KEPT / folder)}
         path = KEPT / folder / "nll.npz"
-        losses |= {(turn, name): one for name, one in files.read_table(path)[0].items()} if path.exists() else {}
+        losses |= {(turn, name): values for name, values in files.read_table(path)[0].items()} if path.exists() else {}
     return rows, losses
 
 
 def banded_losses() -> dict[Name, Any]:
     """The NLL of every judging sample after a temperature by band, the calibrator of point 3, by round and variant."""
-    found: dict[Name, Any] = {}
+    probs: dict[Name, Any] = {}
     for folder, turn in ROUNDS.items():
         path = KEPT / folder / "by_band.npz"
-        found |= {(turn, name): one for name, one in files.read_table(path)[0].items()} if path.exists() else {}
-    return found
+        probs |= {(turn, name): values for name, values in files.read_table(path)[0].items()} if path.exists() else {}
+    return probs
 
 
 def by_band_table() -> str:
@@ -128,15 +128,15 @@ def by_band_table() -> str:
     for folder, turn in ROUNDS.items():
         path = KEPT / folder / "by_band.json"
         several: dict[str, list[dict[str, Any]]] = {}
-        for name, one in (files.read_json(path) if path.exists() else {}).items():
-            several.setdefault(SEED.sub("", name), []).append(one)
+        for name, row in (files.read_json(path) if path.exists() else {}).items():
+            several.setdefault(SEED.sub("", name), []).append(row)
         for name, some in several.items():
-            stages = [[one[stage] for one in some] for stage in ("temperature", "by_band")]
+            stages = [[row[stage] for row in some] for stage in ("temperature", "by_band")]
             nll, risk = (
-                [titles.mean(metric, [one[metric] for one in stage]) for stage in stages] for metric in ("nll", "aurc")
+                [titles.mean(metric, [row[metric] for row in stage]) for stage in stages] for metric in ("nll", "aurc")
             )
-            away = [(one["temperature"]["nll"] - one["by_band"]["nll"]) / one["error"] for one in some]
-            cools = [np.mean([one["temperatures"][k] for one in some]) for k in range(len(some[0]["temperatures"]))]
+            away = [(row["temperature"]["nll"] - row["by_band"]["nll"]) / row["error"] for row in some]
+            cools = [np.mean([row["temperatures"][k] for row in some]) for k in range(len(some[0]["temperatures"]))]
             lines.append(
                 [
                     str(turn),
@@ -145,7 +145,7 @@ def by_band_table() -> str:
                     *nll,
                     f"{min(away):.1f}",
                     *risk,
-                    " ".join(f"{one:.2f}" for one in cools),
+                    " ".join(f"{row:.2f}" for row in cools),
                 ]
             )
     nll_heads, risk_heads = (
@@ -158,7 +158,7 @@ def by_band_table() -> str:
 
 def apart(losses: Mapping[Name, Any], names: Sequence[Name], others: Sequence[Name]) -> tuple[float, float]:
     """Mean and standard error of the paired difference in NLL of two variants, mirrored, over samples and seeds."""
-    first, second = (np.stack([losses[one] for one in sorted(some)]).astype(np.float64) for some in (names, others))
+    first, second = (np.stack([losses[name] for name in sorted(some)]).astype(np.float64) for some in (names, others))
     each = first.mean(axis=0) - second.mean(axis=0)
     error = each.std(ddof=1) / np.sqrt(len(each))
     if len(names) > 1 and len(names) == len(others):

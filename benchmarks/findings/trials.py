@@ -72,21 +72,21 @@ def run_variants(
         if scores is not None:
             used = scores.labelled if "labelled" in name else scores.free
         trained = fit(dataset, settings, scores=used)
-        row = {"variant": name, "settings": settings.as_dict(), **spoken(trained, dataset, out / f"{name}.npz")}
+        row = {"variant": name, "settings": settings.as_dict(), **predicted(trained, dataset, out / f"{name}.npz")}
         row |= {"seconds": time.monotonic() - started, "log": {k: v.tolist() for k, v in trained.log.items()}}
         data.append(out / file, row)
         print(line_of(row), flush=True)
 
 
-def spoken(trained: Trained, dataset: Dataset, path: Path) -> dict[str, Any]:
+def predicted(trained: Trained, dataset: Dataset, path: Path) -> dict[str, Any]:
     """Keep logits of val and judge, plain and averaged over mirror images, and measure them on judge."""
     columns: dict[str, Any] = {}
     for mirror in (False, True):
         object.__setattr__(trained, "settings", trained.settings.changed(mirror=mirror))
         for split in ("val", "judge"):
-            said = predict(trained, dataset, split)
-            columns[split + ("_mirror" if mirror else "")] = said.logits.numpy()
-            columns[f"{split}_label"] = said.labels.numpy()
+            predictions = predict(trained, dataset, split)
+            columns[split + ("_mirror" if mirror else "")] = predictions.logits.numpy()
+            columns[f"{split}_label"] = predictions.labels.numpy()
     files.write_table(path, columns)
     return judged(path)
 
@@ -94,37 +94,37 @@ def spoken(trained: Trained, dataset: Dataset, path: Path) -> dict[str, Any]:
 def judged(path: Path) -> dict[str, Any]:
     """Numbers on judge, as they are and after every calibrator, from the logits that `spoken` kept."""
     columns, _ = files.read_table(path)
-    found = {}
+    row = {}
     for end in ("", "_mirror"):
         val, judge = (
             Predictions(columns[split + end], columns[f"{split}_label"], split=split) for split in ("val", "judge")
         )
         stages = {"none": judge, **{word: calibrators.fit(word, val)(judge) for word in CALIBRATORS}}
-        found[f"judge{end}"] = {word: numbers(said) for word, said in stages.items()}
-    return found
+        row[f"judge{end}"] = {word: numbers(predictions) for word, predictions in stages.items()}
+    return row
 
 
-def numbers(said: Predictions) -> dict[str, float]:
+def numbers(predictions: Predictions) -> dict[str, float]:
     """Accuracy, NLL, gap of confidence to accuracy, AURC, and what the calibration test says."""
-    confidence, correct = said.facts.confidence.double().numpy(), said.facts.correct.numpy()
+    confidence, correct = predictions.facts.confidence.double().numpy(), predictions.facts.correct.numpy()
     wrong = np.cumsum(~correct[np.argsort(-confidence, kind="stable")])
-    test = calibration_test(said, "ece_mass")
+    test = calibration_test(predictions, "ece_mass")
     return {
         "accuracy": float(correct.mean()),
-        "nll": float(said.facts.need("nll").double().mean()),
+        "nll": float(predictions.facts.need("nll").double().mean()),
         "gap": float((confidence - correct).mean()),
         "aurc": float((wrong / np.arange(1, len(wrong) + 1)).mean()),
-        **measure_many(said, ["ece_mass"]),
+        **measure_many(predictions, ["ece_mass"]),
         "calibration_p": float(test.p_value),
     }
 
 
 def rows_of(out: Path) -> list[dict[str, Any]]:
     """All lines of a folder."""
-    found = []
+    rows = []
     for path in sorted(out.glob("*.jsonl")):
-        found += [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    return [row for row in found if "variant" in row]
+        rows += [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [row for row in rows if "variant" in row]
 
 
 def line_of(row: dict[str, Any]) -> str:

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import ROOT
 from benchmarks.findings import embedded, folds, recipe
 from benchmarks.findings.cells import Cells, cell_tables, markdown, read_cells, resampled_table, stages_table
 from benchmarks.findings.recorded import recorded_tables
 from benchmarks.findings.rule import (
     KEPT,
-    ROOT,
     SEEDS,
     Name,
     apart,
@@ -60,30 +60,30 @@ def main() -> None:
 
 def renew(path: Path, cells: Path | None, tables: Path) -> None:
     """Fill the page's tables again: from what is kept, and with a grid's folder from its cells."""
-    made = {"trials": trials_table(), "rule": rule_text(), "seeds": seeds_table()}
-    made |= {"by-band": by_band_table(), "confusion": confusion_table(), "errors": errors_table()}
-    made["embedded"] = embedded.table(KEPT / "embedded.jsonl")
-    made["folds"] = folds.table(files.read_json(KEPT / "folds.json")["folds"])
+    parts = {"trials": trials_table(), "rule": rule_text(), "seeds": seeds_table()}
+    parts |= {"by-band": by_band_table(), "confusion": confusion_table(), "errors": errors_table()}
+    parts["embedded"] = embedded.table(KEPT / "embedded.jsonl")
+    parts["folds"] = folds.table(files.read_json(KEPT / "folds.json")["folds"])
     if cells is not None:
-        found = read_cells(cells)
-        made |= cell_tables(found)
-        made |= recorded_tables(cells)
+        own = read_cells(cells)
+        parts |= cell_tables(own)
+        parts |= recorded_tables(cells)
         other = read_cells(cells, "tiny32")
-        made["resampled"] = resampled_table(other)
-        made["stages"] = stages_table({"cifar10": found, "tiny32": other}, recipe.OWN)
+        parts["resampled"] = resampled_table(other)
+        parts["stages"] = stages_table({"cifar10": own, "tiny32": other}, recipe.OWN)
         for name in recipe.CHOICES:
-            made[f"check-{name}"] = _check(found, tables, name) if name in found else ""
+            parts[f"check-{name}"] = _check(own, tables, name) if name in own else ""
     page = path.read_text(encoding="utf-8")
-    for name, table in made.items():
+    for name, table in parts.items():
         page = filled(page, name, table)
     files.write_text(path, page)
 
 
 def _check(cells: Cells, tables: Path, method: str) -> str:
     """How a choice of recipe stands to the target."""
-    found = recipe.points(cells, recipe.together_of(tables, method), method)
+    points = recipe.points(cells, recipe.together_of(tables, method), method)
     named = f"The recipe `{method}`" if method == recipe.OWN else f"`{method}`"
-    return recipe.check_table(found, recipe.where_the_gap_is(cells, method), named)
+    return recipe.check_table(points, recipe.where_the_gap_is(cells, method), named)
 
 
 def filled(page: str, name: str, table: str) -> str:
@@ -91,7 +91,7 @@ def filled(page: str, name: str, table: str) -> str:
     pattern = re.compile(rf"(<!-- table {name} -->\n).*?(<!-- end -->)", re.S)
     if not table or not pattern.search(page):
         return page
-    return pattern.sub(lambda found: f"{found[1]}{table}\n{found[2]}", page)
+    return pattern.sub(lambda match: f"{match[1]}{table}\n{match[2]}", page)
 
 
 def keep(source: Path, target: Path) -> None:
@@ -101,9 +101,10 @@ def keep(source: Path, target: Path) -> None:
         shutil.copy(path, target / path.name)
     columns = {}
     for row in rows_of(source):
-        said, _ = files.read_table(source / f"{row['variant']}.npz")
+        outputs, _ = files.read_table(source / f"{row['variant']}.npz")
         val, judge = (
-            Predictions(said[f"{split}_mirror"], said[f"{split}_label"], split=split) for split in ("val", "judge")
+            Predictions(outputs[f"{split}_mirror"], outputs[f"{split}_label"], split=split)
+            for split in ("val", "judge")
         )
         after = calibrators.fit("temperature", val)(judge)
         columns[row["variant"]] = after.facts.need("nll").numpy().astype(np.float16)
@@ -115,7 +116,7 @@ def trials_table() -> str:
     rows, losses = kept_rows()
     lines = []
     for (turn, _), row in sorted(
-        rows.items(), key=lambda one: (-one[0][0], one[1]["judge_mirror"]["temperature"]["nll"])
+        rows.items(), key=lambda item: (-item[0][0], item[1]["judge_mirror"]["temperature"]["nll"])
     ):
         plain, mirrored, raw = (
             row["judge"]["temperature"],
@@ -154,11 +155,11 @@ def difference(losses: Mapping[Name, Any], turn: int, row: Mapping[str, Any]) ->
 
 def confusion_table() -> str:
     """Kendall's tau of every pair of rankings."""
-    found = _confusion()
-    if found is None:
+    confusion = _confusion()
+    if confusion is None:
         return ""
-    names = list(dict.fromkeys(name for pair in found["pairs"] for name in (pair["first"], pair["second"])))
-    taus = {(p["first"], p["second"]): p["kendall"] for p in found["pairs"]}
+    names = list(dict.fromkeys(name for pair in confusion["pairs"] for name in (pair["first"], pair["second"])))
+    taus = {(p["first"], p["second"]): p["kendall"] for p in confusion["pairs"]}
     lines = []
     for a in names:
         cells = [taus.get((a, b), taus.get((b, a))) for b in names]
@@ -168,15 +169,15 @@ def confusion_table() -> str:
 
 def errors_table() -> str:
     """How well each ranking finds the errors of each network, and what it costs."""
-    found = _confusion()
-    if found is None:
+    confusion = _confusion()
+    if confusion is None:
         return ""
-    models = list(dict.fromkeys(row["errors_of"] for row in found["errors"]))
+    models = list(dict.fromkeys(row["errors_of"] for row in confusion["errors"]))
     lines = []
-    for name in dict.fromkeys(row["ranking"] for row in found["errors"]):
-        by_model = {row["errors_of"]: row["auroc"] for row in found["errors"] if row["ranking"] == name}
+    for name in dict.fromkeys(row["ranking"] for row in confusion["errors"]):
+        by_model = {row["errors_of"]: row["auroc"] for row in confusion["errors"] if row["ranking"] == name}
         cells = ["-" if model not in by_model else f"{100 * by_model[model]:.1f}" for model in models]
-        seconds = found["seconds"].get(name, found.get("rmd_seconds"))
+        seconds = confusion["seconds"].get(name, confusion.get("rmd_seconds"))
         lines.append((name, *cells, "-" if seconds is None else f"{seconds:.0f}"))
     return markdown(("ranking", *(f"errors of {model}" for model in models), "seconds"), lines)
 
@@ -185,11 +186,11 @@ def _confusion() -> dict[str, Any] | None:
     path = KEPT / "questions" / "confusion.json"
     if not path.exists():
         return None
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    confusion: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     cost = KEPT / "questions" / "rmd.json"
     if cost.exists():
-        found["rmd_seconds"] = json.loads(cost.read_text(encoding="utf-8"))["seconds"]
-    return found
+        confusion["rmd_seconds"] = json.loads(cost.read_text(encoding="utf-8"))["seconds"]
+    return confusion
 
 
 if __name__ == "__main__":

@@ -37,10 +37,10 @@ def ours(rows: np.ndarray, labels: np.ndarray, wrong: np.ndarray) -> dict[str, f
     from confide import difficulty
 
     began = time.perf_counter()
-    found = difficulty.verdicts(rows, labels)
+    verdicts = difficulty.verdicts(rows, labels)
     seconds = time.perf_counter() - began
     plain = difficulty.score("rmd", rows, labels).values
-    own = scored(found.fit.suspicion, found.fit.wrong, wrong)
+    own = scored(verdicts.fit.suspicion, verdicts.fit.wrong, wrong)
     return {**own, "seconds": seconds, "rmd_auroc": quality(plain, wrong)["auroc"]}
 
 
@@ -75,18 +75,18 @@ def scored(suspicion: np.ndarray, decided: np.ndarray, wrong: np.ndarray) -> dic
     }
 
 
-def kept(archive: Any, name: str, labels: np.ndarray, wrong: np.ndarray) -> dict[str, Any]:
+def from_archive(archive: Any, name: str, labels: np.ndarray, wrong: np.ndarray) -> dict[str, Any]:
     """Results of one noise from what device.py kept."""
     own = scored(archive[f"{name}/suspicion"], archive[f"{name}/wrong"], wrong)
     own |= {"seconds": float(archive[f"{name}/seconds"]), "rmd_auroc": quality(archive[f"{name}/rmd"], wrong)["auroc"]}
-    found: dict[str, Any] = {"confide": own}
+    results: dict[str, Any] = {"confide": own}
     if f"{name}/with model/suspicion" in archive:
         suspicion, decided = (archive[f"{name}/with model/{key}"] for key in ("suspicion", "wrong"))
-        found["confide, with the same model out of fold"] = scored(suspicion, decided, wrong)
+        results["confide, with the same model out of fold"] = scored(suspicion, decided, wrong)
     for key in archive.files:
         if key.startswith(f"{name}/probs "):
-            found[f"cleanlab, C {key.split()[-1]}"] = theirs(archive[key], labels, wrong)
-    return found
+            results[f"cleanlab, C {key.split()[-1]}"] = theirs(archive[key], labels, wrong)
+    return results
 
 
 def main() -> None:
@@ -94,7 +94,7 @@ def main() -> None:
     parser.add_argument("features", type=Path, nargs="?")
     parser.add_argument("noisy", type=Path)
     parser.add_argument(
-        "--from", dest="kept", type=Path, default=None, help="what device.py wrote, instead of features"
+        "--from", dest="archive", type=Path, default=None, help="what device.py wrote, instead of features"
     )
     parser.add_argument("--noise", nargs="+", default=list(NOISE), choices=list(NOISE))
     parser.add_argument("--jobs", type=int, default=1, help="folds of logistic regression at a time")
@@ -103,24 +103,24 @@ def main() -> None:
     parser.add_argument("--packages", type=Path, default=None, help="folder with cleanlab, where it is not installed")
     parser.add_argument("-o", "--out", type=Path, default=None)
     args = parser.parse_args()
-    if (args.features is None) == (args.kept is None):
+    if (args.features is None) == (args.archive is None):
         parser.error("give a folder of features, or --from OUT.npz")
     if args.packages:
         sys.path.insert(0, str(args.packages))
     from confide import Features
 
-    archive = np.load(args.kept, allow_pickle=False) if args.kept else {}
-    rows = np.zeros(0) if args.kept else np.asarray(Features.load(args.features).values[:], dtype=np.float32)
-    n = int(archive["n"]) if args.kept else len(rows)
+    archive = np.load(args.archive, allow_pickle=False) if args.archive else {}
+    rows = np.zeros(0) if args.archive else np.asarray(Features.load(args.features).values[:], dtype=np.float32)
+    n = int(archive["n"]) if args.archive else len(rows)
     results: dict[str, Any] = {}
     with np.load(args.noisy, allow_pickle=False) as labelled:
         clean = labelled["clean_label"][:n]
-        given = {name: labelled[NOISE[name]][:n].astype(np.int64) for name in args.noise}
-    for name, labels in given.items():
+        noisy_labels = {name: labelled[NOISE[name]][:n].astype(np.int64) for name in args.noise}
+    for name, labels in noisy_labels.items():
         wrong = labels != clean
         results[name] = {"n": len(labels), "noise": float(wrong.mean())}
-        if args.kept:
-            results[name] |= kept(archive, name, labels, wrong)
+        if args.archive:
+            results[name] |= from_archive(archive, name, labels, wrong)
         else:
             results[name]["confide"] = ours(rows, labels, wrong)
             for strength in () if args.ours_only else args.strength:

@@ -30,10 +30,10 @@ def extracted(images: np.ndarray, labels: np.ndarray, device: str, batch_size: i
 
     began = time.perf_counter()
     split = Split(images, labels, np.arange(len(labels)))
-    found = features.extract("efficientnet_lite0", split, device=device, batch_size=batch_size)
+    extracted = features.extract("efficientnet_lite0", split, device=device, batch_size=batch_size)
     seconds = time.perf_counter() - began
     print(f"features: {len(images)} images in {seconds:.1f} s, {len(images) / seconds:.0f} images/s", flush=True)
-    return np.asarray(found.values)
+    return np.asarray(extracted.values)
 
 
 def judged(rows: np.ndarray, labels: np.ndarray, device: str, probs: np.ndarray | None = None) -> dict[str, np.ndarray]:
@@ -45,15 +45,15 @@ def judged(rows: np.ndarray, labels: np.ndarray, device: str, probs: np.ndarray 
     from confide import Predictions, difficulty
 
     values = torch.from_numpy(rows).to(device)
-    said = None if probs is None else Predictions(torch.from_numpy(np.log(probs.clip(1e-12))), labels)
+    predictions = None if probs is None else Predictions(torch.from_numpy(np.log(probs.clip(1e-12))), labels)
     began = time.perf_counter()
-    found = difficulty.verdicts(values, labels, predictions=said)
+    verdicts = difficulty.verdicts(values, labels, predictions=predictions)
     seconds = time.perf_counter() - began
     plain = difficulty.score("rmd", values, labels).values
-    print(f"verdicts in {seconds:.1f} s: {int(found.fit.wrong.sum())} labels look wrong", flush=True)
+    print(f"verdicts in {seconds:.1f} s: {int(verdicts.fit.wrong.sum())} labels look wrong", flush=True)
     return {
-        "suspicion": found.fit.suspicion.astype(np.float32),
-        "wrong": found.fit.wrong,
+        "suspicion": verdicts.fit.suspicion.astype(np.float32),
+        "wrong": verdicts.fit.wrong,
         "rmd": plain.astype(np.float32),
         "seconds": np.array(seconds),
     }
@@ -73,7 +73,7 @@ def fold_probabilities(
 
 
 def out_of_fold(
-    rows: np.ndarray, given: dict[str, np.ndarray], strengths: list[float], jobs: int
+    rows: np.ndarray, noisy_labels: dict[str, np.ndarray], strengths: list[float], jobs: int
 ) -> dict[str, np.ndarray]:
     """Probabilities `n c` of every noise and strength, all folds side by side."""
     from joblib import Parallel, delayed
@@ -82,19 +82,20 @@ def out_of_fold(
     began = time.perf_counter()
     tasks = [
         (name, strength, train, held)
-        for name, labels in given.items()
+        for name, labels in noisy_labels.items()
         for strength in strengths
         for train, held in StratifiedKFold(5).split(rows, labels)
     ]
-    found = Parallel(n_jobs=jobs)(
-        delayed(fold_probabilities)(rows, given[name], train, held, strength) for name, strength, train, held in tasks
+    parts = Parallel(n_jobs=jobs)(
+        delayed(fold_probabilities)(rows, noisy_labels[name], train, held, strength)
+        for name, strength, train, held in tasks
     )
     result = {
         f"{name}/probs {strength:g}": np.zeros((len(rows), int(labels.max()) + 1), dtype=np.float32)
-        for name, labels in given.items()
+        for name, labels in noisy_labels.items()
         for strength in strengths
     }
-    for (name, strength, _, held), part in zip(tasks, found, strict=True):
+    for (name, strength, _, held), part in zip(tasks, parts, strict=True):
         result[f"{name}/probs {strength:g}"][held] = part
     print(f"logistic regression: {len(tasks)} fits in {time.perf_counter() - began:.1f} s", flush=True)
     return result
@@ -120,19 +121,19 @@ def main() -> None:
     with np.load(args.noisy, allow_pickle=False) as archive:
         if not np.array_equal(archive["clean_label"][: len(labels)], labels):
             sys.exit("the clean labels of cifar10n.npz must be those of the images, in their order")
-        given = {name: archive[NOISE[name]][:n].astype(np.int64) for name in args.noise}
+        noisy_labels = {name: archive[NOISE[name]][:n].astype(np.int64) for name in args.noise}
     rows = extracted(images[:n], labels[:n], args.device, args.batch_size)
     result: dict[str, Any] = {"n": np.array(n)}
-    for name, noisy in given.items():
+    for name, noisy in noisy_labels.items():
         result |= {f"{name}/{key}": value for key, value in judged(rows, noisy, args.device).items()}
     args.out.parent.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(args.out, **result)  # what took a GPU is kept whatever comes after
-    said: dict[str, Any] = out_of_fold(rows, given, args.strength, args.jobs)
-    np.savez_compressed(args.out, **result, **said)
-    for name, noisy in given.items():
-        found = judged(rows, noisy, args.device, said[f"{name}/probs {args.strength[0]:g}"])
-        result |= {f"{name}/with model/{key}": found[key] for key in ("suspicion", "wrong")}
-    np.savez_compressed(args.out, **result, **said)
+    out_of_fold_probs: dict[str, Any] = out_of_fold(rows, noisy_labels, args.strength, args.jobs)
+    np.savez_compressed(args.out, **result, **out_of_fold_probs)
+    for name, noisy in noisy_labels.items():
+        verdicts = judged(rows, noisy, args.device, out_of_fold_probs[f"{name}/probs {args.strength[0]:g}"])
+        result |= {f"{name}/with model/{key}": verdicts[key] for key in ("suspicion", "wrong")}
+    np.savez_compressed(args.out, **result, **out_of_fold_probs)
     print(f"{args.out}: {args.out.stat().st_size / 2**20:.1f} MiB")
 
 

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.lib.grid import Cell
-from benchmarks.lib.sources import CORRUPTED_SCORES, RESAMPLED, Shifted, Sources
+from benchmarks.lib.sources import CORRUPTED_SCORES, OOD, RESAMPLED, Shifted, Sources
 from confide import Dataset, Predictions, Scores, Split, calibrators, difficulty, evaluation, files, pipeline
 from confide.checks import InputError
 from confide.config import MethodChoice
@@ -29,7 +29,7 @@ from confide.models import Device
 from confide.store import environment
 from confide.training import GROUPS, Settings, Trained, fit, group_scores_kind
 
-# Everything measured on one trained model: clean data before and after calibration, corruptions, foreign images.
+# Everything measured on one trained model: clean data before and after calibration, corruptions, OOD images.
 
 CLEAN_METRICS = (
     "accuracy",
@@ -96,10 +96,10 @@ def measure_shift(trained: Trained, shifted: Shifted, stages: Stages, scores: Sc
     }
 
 
-def measure_ood(trained: Trained, known: Predictions, foreign: Mapping[str, Split]) -> dict[str, Any]:
-    """AUROC, AUPR and FPR95 of telling the test images from each foreign set, by score of the logits."""
+def measure_ood(trained: Trained, known: Predictions, ood_sets: Mapping[str, Split]) -> dict[str, Any]:
+    """AUROC, AUPR and FPR95 of telling the test images from each out-of-distribution set, by score of the logits."""
     by_source: dict[str, Any] = {}
-    for name, split in foreign.items():
+    for name, split in ood_sets.items():
         rows = evaluation.ood(known, pipeline.predict(trained, split, name), name=name, intervals=False).measurements
         by_source[name] = {str(score): {} for score in dict.fromkeys(row.score for row in rows)}
         for row in rows:
@@ -234,9 +234,9 @@ def _measured(
     }
     if RESAMPLED in dataset.splits:
         measurements[RESAMPLED] = by_stage(_predicted(cell, trained, dataset, RESAMPLED, sources), stages)
-    foreign = sources.foreign(cell.dataset)
-    if foreign:
-        measurements["foreign"] = measure_ood(trained, by_split["test"], foreign)
+    ood_sets = sources.ood(cell.dataset)
+    if ood_sets:
+        measurements[OOD] = measure_ood(trained, by_split["test"], ood_sets)
     if method.shifted and dataset.kind == "image":
         device = Device.of(trained.settings.device).device
         scores = sources.scores(cell.dataset, CORRUPTED_SCORES) if _by_difficulty(cell) else None
@@ -304,10 +304,10 @@ def provenance() -> dict[str, Any]:
     known = environment()
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     return {
-        **known,
-        "hardware": f"{gpu}; {known['hardware']}" if gpu else known["hardware"],
+        "versions": known.versions,
+        "hardware": f"{gpu}; {known.hardware}" if gpu else known.hardware,
         "torch": torch.__version__,
-        "commit": os.environ.get("CONFIDE_COMMIT") or known["commit"],
+        "commit": os.environ.get("CONFIDE_COMMIT") or known.commit,
         "command": os.environ.get("CONFIDE_COMMAND") or " ".join(sys.argv),
         "made": datetime.now(timezone.utc).isoformat(timespec="seconds"),
     }

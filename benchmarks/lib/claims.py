@@ -226,11 +226,11 @@ def _verdict(claim: Claim, looks: list[Look], names: Mapping[str, str]) -> Verdi
         verdict = "reproduced"
     elif set(states.values()) == {FAILS}:
         verdict = "not"
-    parts = [f"{named(where, names)} {states[where]}: {_told(group)}" for where, group in groups.items()]
+    parts = [f"{named(where, names)} {states[where]}: {_looks_text(group)}" for where, group in groups.items()]
     return Verdict(claim.text, verdict, "; ".join(parts))
 
 
-def _told(group: Sequence[tuple[Look, float]]) -> str:
+def _looks_text(group: Sequence[tuple[Look, float]]) -> str:
     """What was seen on a dataset, what speaks for the claim first."""
     words_by_side: dict[bool, dict[str, list[str]]] = {True: {}, False: {}}
     for look, p in group:

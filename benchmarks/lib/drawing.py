@@ -127,8 +127,8 @@ def _styles(item: Item, names: Sequence[str]) -> dict[str, str]:
     """Classes of the line of every name."""
     shown = list(names)
     if len(names) > MOST_NAMES:
-        spoken = {name for claim in item.claims if isinstance(claim, Trend) for name in claim.methods}
-        shown = [name for name in names if name in spoken][:MOST_NAMES]
+        claimed = {name for claim in item.claims if isinstance(claim, Trend) for name in claim.methods}
+        shown = [name for name in names if name in claimed][:MOST_NAMES]
     colours = [f"k{colour}{dashed}" for dashed in ("", " da") for colour in COLOURS]
     return dict.fromkeys(names, OTHER) | dict(zip(shown, colours, strict=False))
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from benchmarks.lib.cells import calibrator_of, numbers
 from benchmarks.lib.items import Study
 from benchmarks.lib.results import CALIBRATED, measured, stage_of
+from benchmarks.lib.sources import OOD
 from benchmarks.lib.titles import scaled
 from benchmarks.lib.values import Value
 from confide import Predictions, calibrators, difficulty, files
@@ -84,12 +85,12 @@ def shifted(methods: Sequence[str], metric: str = "ece_mass", stage: str = "raw"
 
 
 def ood_detection(methods: Sequence[str], scores: Sequence[str]) -> Values:
-    """AUROC, AUPR and FPR95 of telling foreign images, by set and score."""
+    """AUROC, AUPR and FPR95 of telling out-of-distribution images, by set and score."""
 
     def values(study: Study) -> list[Value]:
         rows = []
         for dataset, method, seed, result in cells_of(study, methods):
-            for name, by_score in result.get("foreign", {}).items():
+            for name, by_score in result.get(OOD, {}).items():
                 for score in scores:
                     row = by_score.get(score, {})
                     rows += [

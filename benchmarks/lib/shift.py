@@ -1,4 +1,4 @@
-"""The cells of a grid as one evaluation: methods side by side on clean, corrupted and foreign data, means over seeds.
+"""The cells of a grid as one evaluation: methods side by side on clean, corrupted and OOD data, means over seeds.
 
 Intervals are Student's over the seeds: they tell how far another training may lie, not another test set.
 """
@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks.lib.items import CHANCE, LEARNT
 from benchmarks.lib.results import Result, Results
-from benchmarks.lib.sources import CORRUPTED_IMAGES as IMAGES
+from benchmarks.lib.sources import CORRUPTED_IMAGES as IMAGES, OOD
 from benchmarks.lib.values import paired, spread_of
 from confide.checks import InputError
 from confide.evaluation import holm
@@ -35,7 +35,7 @@ def shift_evaluation(
     methods: Iterable[str],
     *,
     model: str | None = None,
-    foreign: Mapping[str, str],
+    ood_sets: Mapping[str, str],
     about: About | None = None,
 ) -> Evaluation:
     """Every number of the methods' cells, as means over the seeds with intervals, and the curves to draw.
@@ -43,7 +43,7 @@ def shift_evaluation(
     Args:
         methods: in the order of the report; those without cells under shift are left out.
         model: the network, where there are cells of several.
-        foreign: names of the foreign sets, by their word in the cells.
+        ood_sets: names of the out-of-distribution sets, by their word in the cells.
         about: what the report says of it.
     """
     by_method = {name: seeds for name in methods if (seeds := _shifted(results.of(dataset, name, model)))}
@@ -53,7 +53,7 @@ def shift_evaluation(
         )
     learnt = {name: {s: result for s, result in seeds.items() if _learnt(result)} for name, seeds in by_method.items()}
     drawn = {name: seeds for name, seeds in learnt.items() if seeds}
-    measurements = [row for name, seeds in drawn.items() for row in _measurements(name, seeds, foreign)]
+    measurements = [row for name, seeds in drawn.items() for row in _measurements(name, seeds, ood_sets)]
     curves = [curve for name, seeds in drawn.items() for curve in _curves(name, seeds)]
     numbers = sorted({len(seeds) for seeds in drawn.values()})
     several = " or ".join(map(str, numbers)) + (" seeds" if numbers[-1:] > [1] else " seed")
@@ -92,10 +92,10 @@ def _mean(metric: str, numbers: Sequence[float], n: int, **where: Any) -> Measur
     return Measurement(metric, mean, n, "test", bounds=(low, high), **where)
 
 
-def _measurements(name: str, seeds: Seeds, foreign: Mapping[str, str]) -> list[Measurement]:
+def _measurements(name: str, seeds: Seeds, ood_sets: Mapping[str, str]) -> list[Measurement]:
     every = list(seeds.values())
     n = int(every[0]["split"]["sizes"]["test"])
-    return [*_clean(name, every, n), *_groups(name, every), *_ood(name, every, foreign, n)]
+    return [*_clean(name, every, n), *_groups(name, every), *_ood(name, every, ood_sets, n)]
 
 
 def _clean(name: str, every: Sequence[Result], n: int) -> list[Measurement]:
@@ -142,13 +142,13 @@ def _ood(name: str, every: Sequence[Result], names: Mapping[str, str], n: int) -
     return [
         _mean(
             metric,
-            [result["foreign"][word][score][metric] for result in every if word in result.get("foreign", {})],
+            [result[OOD][word][score][metric] for result in every if word in result.get(OOD, {})],
             n,
             model=name,
             group=f"ood={names.get(word, word)}",
             score=score,
         )
-        for word, scores in every[0].get("foreign", {}).items()
+        for word, scores in every[0].get(OOD, {}).items()
         for score, row in scores.items()
         for metric in row
     ]

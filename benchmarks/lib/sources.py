@@ -25,12 +25,14 @@ from confide.records import Provenance, default_ids
 from confide.store import lock_file
 from confide.training import Settings, fit, penultimate
 
-# The data of a grid, read once per process: datasets, difficulty scores, corrupted and foreign images.
+# The data of a grid, read once per process: datasets, difficulty scores, corrupted and out-of-distribution images.
 
 RENAMED: Mapping[str, Mapping[str, str]] = {"tiny32": {"val": "test"}}
 """Tiny-ImageNet's official validation images are its test: the labels of the official test images are not public."""
 
 RESAMPLED = "resampled"
+OOD = "foreign"
+"""What the files of cells call out-of-distribution images."""
 HELD_OUT: Mapping[str, float] = {"tiny32": 1 / 9}
 """Share of the training images that is the test where the official one was shrunk by another filter (2 to 3 times the
 power at high frequencies): that one is measured as the split `resampled`, as a shift."""
@@ -83,9 +85,9 @@ class Sources:
 
         return self._once("corrupted", name, make)  # type: ignore[no-any-return]
 
-    def foreign(self, name: str) -> dict[str, Split]:
+    def ood(self, name: str) -> dict[str, Split]:
         """Images of other classes by name, of the size of this dataset's."""
-        return self._once("foreign", name, lambda _: dict(self._foreign(name)))  # type: ignore[no-any-return]
+        return self._once("ood", name, lambda _: dict(self._ood_splits(name)))  # type: ignore[no-any-return]
 
     def _once(self, kind: str, name: str, make: Any) -> Any:
         if (kind, name) not in self._held:
@@ -104,7 +106,7 @@ class Sources:
         dataset = data.load_dataset(self.paths.get(name, name), name=name, rename=RENAMED.get(name))
         return _held_out(dataset, HELD_OUT[name]) if name in HELD_OUT else dataset
 
-    def _foreign(self, name: str) -> Iterator[tuple[str, Split]]:
+    def _ood_splits(self, name: str) -> Iterator[tuple[str, Split]]:
         shape = self.dataset(name).test.inputs.shape[1:]
         if name == "cifar10" and ("tiny32" in self.paths or has_copy(self.prepared, "tiny32")):
             pair = shift.ood_pair(name, "tinyimagenet32")
@@ -130,12 +132,12 @@ def _held_out(dataset: Dataset, share: float) -> Dataset:
 
 
 def _unlabelled(split: Split) -> Split:
-    """Foreign samples: their labels are of other classes, and say nothing here."""
+    """Out-of-distribution samples: their labels are of other classes, and say nothing here."""
     return replace(split, labels=np.zeros(len(split), dtype=np.int64))
 
 
 def _shuffled(split: Split) -> Split:
-    """The same pixels in another order: foreign images that need no file."""
+    """The same pixels in another order: out-of-distribution images that need no file."""
     pixels = np.asarray(split.inputs)
     order = np.random.default_rng(0).permutation(int(np.prod(pixels.shape[2:])))
     mixed = pixels.reshape(*pixels.shape[:2], -1)[:, :, order].reshape(pixels.shape)

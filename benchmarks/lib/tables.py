@@ -196,7 +196,7 @@ def markdown(item: Item, outcome: Outcome, scale: str) -> str:
         "",
         f"Paper: {item.setting}",
         "",
-        f"Here ({scale} scale): {_told(item, scale)}",
+        f"Here ({scale} scale): {_setting_text(item, scale)}",
         "",
     ]
     lines += ["## Claims", ""]
@@ -217,7 +217,7 @@ def markdown(item: Item, outcome: Outcome, scale: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _told(item: Item, scale: str) -> str:
+def _setting_text(item: Item, scale: str) -> str:
     if scale == "smoke":
         epochs = SMOKE.training["epochs"]
         return f"a small network, {epochs} epochs on {SMOKE_SAMPLES} embedded images: it runs, no more."

@@ -104,13 +104,13 @@ def run_grid(cells: Sequence[Cell], place: Place) -> GridState:
 
 
 def _decode_ahead(payload: Mapping[str, Any]) -> None:
-    """Read the foreign images of every dataset of a grid, which leaves decoded copies; workers tell what fails."""
+    """Read the OOD images of every dataset of a grid, which leaves decoded copies; workers tell what fails."""
     from benchmarks.lib.sources import Sources
 
     sources = Sources(payload["data"], Path(payload["prepared"]), payload["limit"], shared=True)
     for name in dict.fromkeys(cell["dataset"] for cell in payload["cells"]):
         with suppress(Exception):
-            sources.foreign(name)
+            sources.ood(name)
 
 
 def grid_state(cells: Sequence[Cell], out: Path) -> GridState:

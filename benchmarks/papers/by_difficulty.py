@@ -12,7 +12,7 @@ from benchmarks.lib.titles import scaled
 from benchmarks.lib.values import Value
 from confide import calibrators
 
-NAMES = tuple(one.name for one in METHODS)
+NAMES = tuple(method.name for method in METHODS)
 CLAIMED = tuple(name for name in NAMES if name not in ("selective_au", "kde_xe"))
 """Those that learn."""
 METRICS = ("nll", "aurc", "ece_mass")
@@ -21,21 +21,23 @@ BANDS = 5
 
 def calibrated(study: Study) -> list[Value]:
     """Metrics after one temperature, after one for each band of difficulty, and how much the second lowers them."""
-    found = []
+    values_of_cells = []
     for dataset, method, seed, result in cells_of(study, NAMES):
         hard = {split: study.results.split_scores(result, "bands", split) for split in ("val", "test")}
-        said = {split: study.results.predictions(result, split) for split in hard}
-        if not said["val"].outputs.all_classes or any(values is None for values in hard.values()):
+        predictions = {split: study.results.predictions(result, split) for split in hard}
+        if not predictions["val"].outputs.all_classes or any(values is None for values in hard.values()):
             continue
-        val, test = (said[split].with_column(calibrators.DIFFICULTY, values) for split, values in hard.items())
-        one = calibrators.fit("temperature", val)
+        val, test = (predictions[split].with_column(calibrators.DIFFICULTY, values) for split, values in hard.items())
+        overall = calibrators.fit("temperature", val)
         several = calibrators.fit("temperature", val, by=calibrators.DIFFICULTY, bands=BANDS)
-        before, after = (numbers(apply(test), METRICS) for apply in (one, several))
+        before, after = (numbers(apply(test), METRICS) for apply in (overall, several))
         for metric in METRICS:
             first, second = (scaled(metric, row[metric]) for row in (before, after))
             named = {"one temperature": first, "by difficulty": second, "lowered by": first - second}
-            found += [Value(dataset, method, f"{metric}, {word}", seed, value) for word, value in named.items()]
-    return found
+            values_of_cells += [
+                Value(dataset, method, f"{metric}, {word}", seed, value) for word, value in named.items()
+            ]
+    return values_of_cells
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ BANDS = 10
 def models(study: Study) -> tuple[str, ...]:
     """The networks of a study, the paper's in the order of its settings."""
     if study.scale == "paper":
-        return tuple(one.model for one in CONFUSION)
+        return tuple(cell.model for cell in CONFUSION)
     return SMOKE if study.scale == "smoke" else LITE
 
 
@@ -59,14 +59,14 @@ def error_by_band(score: NDArray[np.float64], wrong: NDArray[np.float64]) -> lis
     """(middle of the band, error in %, share of samples in %) in ten bands of equal width."""
     edges = np.linspace(0, max(float(score.max()), 1e-9), BANDS + 1)
     place = np.clip(np.searchsorted(edges, score, side="right") - 1, 0, BANDS - 1)
-    found = []
+    bands = []
     for k in range(BANDS):
         rows = place == k
         if rows.sum() >= 5:
-            found.append(
+            bands.append(
                 (float((edges[k] + edges[k + 1]) / 2), 100 * float(wrong[rows].mean()), 100 * float(rows.mean()))
             )
-    return found
+    return bands
 
 
 def pearson(bands: list[tuple[float, float, float]]) -> float:

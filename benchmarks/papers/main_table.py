@@ -7,9 +7,9 @@ from benchmarks.lib.quantities import clean, passed, shifted, together
 from benchmarks.lib.results import CALIBRATED
 from confide.results import LEVEL
 
-NAMES = tuple(one.name for one in METHODS)
+NAMES = tuple(method.name for method in METHODS)
 METRICS = ("accuracy", "ece_mass", "ece", "classwise_ece", "nll", "brier", "aurc", "auroc", "calibration_p")
-SHIFTED = tuple(one.name for one in METHODS if one.shifted)
+SHIFTED = tuple(method.name for method in METHODS if method.shifted)
 OTHERS = tuple(name for name in NAMES if name != "confide")
 ON = ("cifar10",)
 

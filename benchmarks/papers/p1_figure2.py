@@ -11,7 +11,7 @@ from benchmarks.papers.settings import IMAGENET_RESNET34
 
 def hardest(study: Study) -> list[Value]:
     """Error of the hardest hundredth, as the paper's first group of 500 of 50,000, and of the easiest."""
-    found = []
+    values = []
     for dataset, method, seed, result in cells_of(study, ("cross_entropy",)):
         correct, _, _ = sample_facts(study, result)
         for kind in ("difficulty", "md"):
@@ -20,8 +20,8 @@ def hardest(study: Study) -> list[Value]:
                 order = np.argsort(scores, kind="stable")
                 count = max(1, len(order) // 100)
                 error = 100 * float(1 - correct[order[-count:]].mean())
-                found.append(Value(dataset, method, f"error by {kind}, hardest hundredth", seed, error))
-    return found
+                values.append(Value(dataset, method, f"error by {kind}, hardest hundredth", seed, error))
+    return values
 
 
 ITEM = Item(

@@ -16,7 +16,7 @@ ITEM = Item(
     setting="ResNet-34; CIFAR-100 against CIFAR-10, ImageNet against iNaturalist.",
     here="ResNet-18; CIFAR-10 against those classes of Tiny-ImageNet-32 that CIFAR-10 does not show, and "
     "textures (DTD); Tiny-ImageNet-32 against textures. Seeds 0 and 1 of cross_entropy, entropy_regularization and "
-    "difficulty_entropy also saw 50 freight cars among 8,250 foreign images.",
+    "difficulty_entropy also saw 50 freight cars among 8,250 OOD images.",
     methods=METHODS,
     smoke=("cross_entropy", "difficulty_entropy"),
     values=ood_detection(METHODS, ("max_logit", "entropy")),

@@ -13,18 +13,18 @@ METHODS = ("cross_entropy", *CONSTANT, *WEIGHTED)
 
 def values(study: Study) -> list[Value]:
     """Accuracy and ECE at each strength, and the range of the ECE over the strengths."""
-    found = clean(METHODS, ("accuracy", "ece_mass"))(study)
+    values = clean(METHODS, ("accuracy", "ece_mass"))(study)
     for family, names in (("constant weight", CONSTANT), ("difficulty weight", WEIGHTED)):
         for dataset in study.datasets:
-            for seed in {one.seed for one in found if one.dataset == dataset}:
+            for seed in {value.seed for value in values if value.dataset == dataset}:
                 at = [
                     v.value
-                    for v in found
+                    for v in values
                     if (v.dataset, v.seed, v.quantity) == (dataset, seed, "ece_mass") and v.method in names
                 ]
                 if len(at) == len(names):
-                    found.append(Value(dataset, family, "range of ece_mass", seed, max(at) - min(at)))
-    return found
+                    values.append(Value(dataset, family, "range of ece_mass", seed, max(at) - min(at)))
+    return values
 
 
 ITEM = Item(

@@ -14,12 +14,12 @@ MODELS = ("resnet18", "resnet34")
 
 def values(study: Study) -> list[Value]:
     """Accuracy and ECE by network."""
-    found = []
+    values = []
     networks = dict.fromkeys(result["cell"]["model"] for _, result in study.results.cells.values())
     for model in networks if study.scale == "paper" else MODELS if study.scale == "lite" else ("small_cnn",):
         rows = measured(study.results, study.datasets, METHODS, ("accuracy", "ece_mass"), model=model)
-        found += [replace(one, dataset=f"{one.dataset}, {model}") for one in rows]
-    return found
+        values += [replace(value, dataset=f"{value.dataset}, {model}") for value in rows]
+    return values
 
 
 ITEM = Item(

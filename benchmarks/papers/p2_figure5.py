@@ -13,7 +13,7 @@ SMOOTHNESS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.2)
 
 def values(study: Study) -> list[Value]:
     """Mean gap between eq. 21's estimate and the empirical CDF of the confidences."""
-    found = []
+    values = []
     for dataset, method, seed, result in cells_of(study, ("cross_entropy",)):
         _, _, confidence = sample_facts(study, result)
         counts, edges = np.histogram(confidence, bins=BINS, range=(0, 1))
@@ -23,8 +23,8 @@ def values(study: Study) -> list[Value]:
         for smoothness in SMOOTHNESS:
             steps = 1 / (1 + np.exp(-np.clip((at[:, None] - centres) / smoothness, -500, 500)))
             gap = 100 * float(np.abs(steps @ counts / len(confidence) - true).mean())
-            found.append(Value(dataset, method, "mean gap of the CDF", seed, gap, smoothness))
-    return found
+            values.append(Value(dataset, method, "mean gap of the CDF", seed, gap, smoothness))
+    return values
 
 
 ITEM = Item(

@@ -8,7 +8,7 @@ from benchmarks.lib.titles import scaled
 from benchmarks.lib.values import Value
 from benchmarks.papers.settings import ZHOU_CIFAR10
 
-METHODS = ("cross_entropy", "selective_au", *(one.name for one in SWEEP))
+METHODS = ("cross_entropy", "selective_au", *(method.name for method in SWEEP))
 
 
 def values(study: Study) -> list[Value]:
@@ -36,7 +36,7 @@ ITEM = Item(
         Better(
             "the coverage and nu that are chosen (for ResNet-50 0.88 and 0.1) have the lowest validation ECE",
             "selective_au",
-            tuple(one.name for one in SWEEP),
+            tuple(method.name for method in SWEEP),
             "val ece",
         ),
     ),

@@ -11,20 +11,20 @@ PREDICTORS = (*trusted.LOSSES, *trusted.BROADCAST)
 
 def values(study: Study) -> list[Value]:
     """Shares of right and wrong predictions per tenth of trust, and how far apart they lie."""
-    found = []
+    values = []
     for row in trusted.rows(study):
         name = trusted.name_of(row)
         if row["domain"] != "clean" or row["predictor"] not in PREDICTORS:
             continue
         for kind in ("right", "wrong"):
             shares = enumerate(row[kind])
-            found += [
+            values += [
                 Value(name, row["predictor"], f"share of {kind}", row["seed"], 100 * v, round((k + 0.5) / 10, 2))
                 for k, v in shares
             ]
         if row.get("separability_kl") is not None:
-            found.append(Value(name, row["predictor"], "separability (KL)", row["seed"], row["separability_kl"]))
-    return found
+            values.append(Value(name, row["predictor"], "separability (KL)", row["seed"], row["separability_kl"]))
+    return values
 
 
 ITEM = Item(

@@ -11,19 +11,19 @@ from benchmarks.papers.settings import LUO
 
 def values(study: Study) -> list[Value]:
     """Risk per coverage by loss, and TPR and TNR along alpha-."""
-    found = []
-    for row in (one for one in trusted.rows(study) if one["domain"] == "clean"):
+    values = []
+    for row in (measured for measured in trusted.rows(study) if measured["domain"] == "clean"):
         name, predictor, seed = trusted.name_of(row), row["predictor"], row["seed"]
         if predictor in ("mcp", *trusted.LOSSES):
-            found += [Value(name, predictor, "risk", seed, 100 * v, (k + 1) / 10) for k, v in enumerate(row["risk"])]
-            found.append(Value(name, predictor, "mean risk over coverages", seed, 100 * float(np.mean(row["risk"]))))
+            values += [Value(name, predictor, "risk", seed, 100 * v, (k + 1) / 10) for k, v in enumerate(row["risk"])]
+            values.append(Value(name, predictor, "mean risk over coverages", seed, 100 * float(np.mean(row["risk"]))))
     for row in trusted.rows(study, spoilt=True):
         if row["domain"] == "clean" and ", alpha- " in row["predictor"]:
             alpha = float(row["predictor"].rpartition(" ")[2])
-            found += [
+            values += [
                 Value(trusted.name_of(row), "steep_slope", k, row["seed"], 100 * row[k], alpha) for k in ("tpr", "tnr")
             ]
-    return found
+    return values
 
 
 ITEM = Item(

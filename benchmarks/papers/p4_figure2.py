@@ -9,7 +9,7 @@ from benchmarks.papers.settings import CONFUSION
 
 def values(study: Study) -> list[Value]:
     """Share of samples and error per band of confusion, and their correlation."""
-    found = []
+    values = []
     for dataset in study.datasets:
         model = confused.models(study)[0]
         held = confused.recorded(study, dataset, model)
@@ -17,13 +17,13 @@ def values(study: Study) -> list[Value]:
             continue
         bands = confused.error_by_band(confused.confusion(held[0]), confused.errors(*held))
         for x, error, share in bands:
-            found += [
+            values += [
                 Value(dataset, model, "error", 0, error, round(x, 3)),
                 Value(dataset, model, "share", 0, share, round(x, 3)),
             ]
-        found.append(Value(dataset, model, "Pearson of error and confusion", 0, confused.pearson(bands)))
-        found.append(Value(dataset, model, "share in the lower half", 0, sum(b[2] for b in bands[: len(bands) // 2])))
-    return found
+        values.append(Value(dataset, model, "Pearson of error and confusion", 0, confused.pearson(bands)))
+        values.append(Value(dataset, model, "share in the lower half", 0, sum(b[2] for b in bands[: len(bands) // 2])))
+    return values
 
 
 ITEM = Item(

@@ -11,16 +11,16 @@ from benchmarks.papers.settings import CONFUSION
 
 def values(study: Study) -> list[Value]:
     """Kendall's tau between the scores of every two networks."""
-    found = []
+    values = []
     names = confused.models(study)
     for dataset in study.datasets:
         held = {name: confused.recorded(study, dataset, name) for name in names}
-        scores = {name: confused.confusion(one[0]) for name, one in held.items() if one is not None}
+        scores = {name: confused.confusion(recording[0]) for name, recording in held.items() if recording is not None}
         for i, first in enumerate(scores):
             for second in list(scores)[i + 1 :]:
                 tau = float(stats.kendalltau(scores[first], scores[second]).statistic)
-                found.append(Value(dataset, f"{first} and {second}", "Kendall's tau", 0, tau))
-    return found
+                values.append(Value(dataset, f"{first} and {second}", "Kendall's tau", 0, tau))
+    return values
 
 
 ITEM = Item(

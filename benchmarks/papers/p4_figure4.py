@@ -9,7 +9,7 @@ from benchmarks.papers.settings import CONFUSION
 
 def values(study: Study) -> list[Value]:
     """Error of every network per band of the smallest network's confusion."""
-    found = []
+    values = []
     names = confused.models(study)
     for dataset in study.datasets:
         held = {name: confused.recorded(study, dataset, name) for name in names}
@@ -17,12 +17,12 @@ def values(study: Study) -> list[Value]:
         if scored is None:
             continue
         score = confused.confusion(scored[0])
-        for name, one in held.items():
-            if one is not None:
-                bands = confused.error_by_band(score, confused.errors(*one))
-                found += [Value(dataset, name, "error", 0, error, round(x, 3)) for x, error, _ in bands]
-                found.append(Value(dataset, name, "Pearson of error and confusion", 0, confused.pearson(bands)))
-    return found
+        for name, recording in held.items():
+            if recording is not None:
+                bands = confused.error_by_band(score, confused.errors(*recording))
+                values += [Value(dataset, name, "error", 0, error, round(x, 3)) for x, error, _ in bands]
+                values.append(Value(dataset, name, "Pearson of error and confusion", 0, confused.pearson(bands)))
+    return values
 
 
 ITEM = Item(

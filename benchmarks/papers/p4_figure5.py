@@ -11,7 +11,7 @@ SHARES = (0.125, 0.25, 0.5, 1.0)
 
 def values(study: Study) -> list[Value]:
     """Mean and deviation of the scores of the first epochs, for one seed and for all."""
-    found = []
+    values = []
     for dataset in study.datasets:
         model = confused.models(study)[0]
         held = confused.recorded(study, dataset, model)
@@ -24,13 +24,13 @@ def values(study: Study) -> list[Value]:
                 count = max(1, round(share * total))
                 score = confused.confusion(held[0], seeds=seeds, epochs=range(count))
                 name = f"{seeds} seed" if seeds == 1 else "all seeds"
-                found.append(Value(dataset, name, "mean confusion", 0, float(score.mean()), float(count)))
-                found.append(Value(dataset, name, "deviation", 0, float(score.std()), float(count)))
+                values.append(Value(dataset, name, "mean confusion", 0, float(score.mean()), float(count)))
+                values.append(Value(dataset, name, "deviation", 0, float(score.std()), float(count)))
             wide[seeds] = float(score.std())
         if len(wide) == 2:
             ratio = wide[len(held[0])] / max(wide[1], 1e-12)
-            found.append(Value(dataset, "all seeds", "deviation over that of one seed", 0, ratio))
-    return found
+            values.append(Value(dataset, "all seeds", "deviation over that of one seed", 0, ratio))
+    return values
 
 
 ITEM = Item(

@@ -9,10 +9,10 @@ from benchmarks.papers.settings import CONFUSION
 
 def values(study: Study) -> list[Value]:
     """Pearson's correlation of the best network's error with the small one's confusion."""
-    found = []
+    values = []
     for dataset in study.datasets:
         held = {name: confused.recorded(study, dataset, name) for name in confused.models(study)}
-        known = {name: one for name, one in held.items() if one is not None}
+        known = {name: recording for name, recording in held.items() if recording is not None}
         small = confused.scorer(study)
         if small not in known or len(known) < 2:
             continue
@@ -24,11 +24,11 @@ def values(study: Study) -> list[Value]:
             for count in sorted({max(1, probs.shape[1] // part) for part in (8, 4, 2, 1)}):
                 score = confused.confusion(probs, seeds=seeds, epochs=range(count))
                 last[name] = confused.pearson(confused.error_by_band(score, wrong))
-                found.append(Value(dataset, name, "Pearson of error and confusion", 0, last[name], float(count)))
+                values.append(Value(dataset, name, "Pearson of error and confusion", 0, last[name], float(count)))
         if len(last) == 2:
             gain = last["all seeds"] - last["1 seed"]
-            found.append(Value(dataset, "all seeds", "Pearson, all seeds less one", 0, gain))
-    return found
+            values.append(Value(dataset, "all seeds", "Pearson, all seeds less one", 0, gain))
+    return values
 
 
 ITEM = Item(

@@ -13,9 +13,9 @@ CURVES = by_difficulty(METHODS)
 def parts(study: Study) -> list[Value]:
     """Error of the hardest tenth and of the others."""
     sums: dict[tuple[str, str, str, int], list[float]] = {}
-    for one in CURVES(study):
-        name = "error of the hardest tenth" if one.x == 10 else "error of the others"
-        sums.setdefault((one.dataset, one.method, name, one.seed), []).append(one.value)
+    for point in CURVES(study):
+        name = "error of the hardest tenth" if point.x == 10 else "error of the others"
+        sums.setdefault((point.dataset, point.method, name, point.seed), []).append(point.value)
     return [Value(*place, sum(values) / len(values)) for place, values in sums.items()]
 
 

@@ -15,11 +15,13 @@ def later_half(study: Study) -> list[Value]:
     sums: dict[tuple[str, str, str, int], list[float]] = {}
     rows = CURVES(study)
     last: dict[str, float] = {}
-    for one in rows:
-        last[one.dataset] = max(last.get(one.dataset, 0), one.x or 0)
-    for one in rows:
-        if one.x is not None and one.x > last[one.dataset] / 2:
-            sums.setdefault((one.dataset, one.method, f"{one.quantity}, later half", one.seed), []).append(one.value)
+    for point in rows:
+        last[point.dataset] = max(last.get(point.dataset, 0), point.x or 0)
+    for point in rows:
+        if point.x is not None and point.x > last[point.dataset] / 2:
+            sums.setdefault((point.dataset, point.method, f"{point.quantity}, later half", point.seed), []).append(
+                point.value
+            )
     return [Value(*place, sum(values) / len(values)) for place, values in sums.items()]
 
 

@@ -9,11 +9,11 @@ METHODS = ("cross_entropy", "focal", "flsd53", "adafocal")
 
 ITEM = Item(
     name="p5-figure6",
-    title="telling foreign images by entropy",
+    title="telling out-of-distribution images by entropy",
     source="Ghosh et al. (2022), Figure 6",
     setting="ResNet-110 and Wide-ResNet-26-10 on CIFAR-10 against SVHN and CIFAR-10-C (Gaussian noise 5); ROC curves.",
     here="ResNet-18; CIFAR-10 against Tiny-ImageNet-32's other classes and textures; Tiny-ImageNet-32 against "
-    "textures. Seeds 0 and 1 of cross_entropy and adafocal also saw 50 freight cars among 8,250 foreign images.",
+    "textures. Seeds 0 and 1 of cross_entropy and adafocal also saw 50 freight cars among 8,250 OOD images.",
     methods=METHODS,
     datasets=("cifar10", "tiny32"),
     smoke=("cross_entropy", "adafocal"),

@@ -16,6 +16,7 @@ from pathlib import Path
 from benchmarks.lib import titles
 from benchmarks.lib.results import Result, Results
 from benchmarks.lib.shift import REPORTED_METRICS, STAGES, shift_evaluation
+from benchmarks.lib.sources import OOD
 from benchmarks.lib.values import Value, summaries
 from confide import files
 from confide.metrics import table_words
@@ -33,7 +34,7 @@ METHODS = (
     "confide",
     "entropy_regularization",
 )
-FOREIGN = {"tiny32": "Tiny-ImageNet-32", "textures": "DTD"}
+OOD_SETS = {"tiny32": "Tiny-ImageNet-32", "textures": "DTD"}
 BASELINE = "cross_entropy"
 
 Cells = Mapping[str, Mapping[int, Result]]
@@ -53,14 +54,14 @@ def main() -> None:
         print(f"wrote {path}, {path.stat().st_size / 1000:.0f} kB")
 
 
-def write_page(cells: Path, out: Path) -> list[Path]:
+def write_page(folder: Path, out: Path) -> list[Path]:
     """The page, the drawings and the report; nothing where no cell was tested under shift."""
-    results = Results((cells,), cells / "prepared")
+    results = Results((folder,), folder / "prepared")
     results.check_alike()
-    found = {name: results.of(DATASET, name, MODEL) for name in METHODS}
-    found = {name: {s: r for s, r in seeds.items() if r.get("shift")} for name, seeds in found.items()}
-    found = {name: seeds for name, seeds in found.items() if seeds}
-    every = [result for seeds in found.values() for result in seeds.values()]
+    cells = {name: results.of(DATASET, name, MODEL) for name in METHODS}
+    cells = {name: {s: r for s, r in seeds.items() if r.get("shift")} for name, seeds in cells.items()}
+    cells = {name: seeds for name, seeds in cells.items() if seeds}
+    every = [result for seeds in cells.values() for result in seeds.values()]
     if not every:
         return []
     evaluation = shift_evaluation(
@@ -68,22 +69,22 @@ def write_page(cells: Path, out: Path) -> list[Path]:
         DATASET,
         METHODS,
         model=MODEL,
-        foreign=FOREIGN,
+        ood_sets=OOD_SETS,
         about=About(
             title="CIFAR-10 under shift",
             data="CIFAR-10, ResNet-18; 2,000 test images in each of 16 x 5 cells",
-            hardware=", ".join(sorted({str(one["hardware"]) for one in every})),
-            commit=", ".join(sorted({str(one["commit"]) for one in every})),
+            hardware=", ".join(sorted({str(cell["hardware"]) for cell in every})),
+            commit=", ".join(sorted({str(cell["commit"]) for cell in every})),
             commands=("python -m benchmarks grid --data cifar10=DIR --data tiny32=DIR --data textures=FILE", command()),
             sections=("models", "shift", "training", "made"),
             extra={"training": training_of(every)},
         ),
     )
-    folder = out / f"shift_{DATASET}"
-    paths = [write_report(evaluation, folder / "report.html")]
-    drawn = drawings(evaluation, folder)
+    place = out / f"shift_{DATASET}"
+    paths = [write_report(evaluation, place / "report.html")]
+    drawn = drawings(evaluation, place)
     page = out / f"shift_{DATASET}.md"
-    files.write_text(page, "\n".join(markdown(found, evaluation, drawn, every)) + "\n")
+    files.write_text(page, "\n".join(markdown(cells, evaluation, drawn, every)) + "\n")
     return [page, *paths, *(path for path, _ in drawn)]
 
 
@@ -101,23 +102,23 @@ def drawings(evaluation: Evaluation, folder: Path) -> list[tuple[Path, str]]:
     """The figures of the report's section on shift as SVG files, with their captions."""
     for old in folder.glob("*.svg"):
         old.unlink()
-    found = []
+    drawings = []
     for drawing in section_drawings(evaluation, "shift"):
         path = folder / f"{drawing.name}.svg"
         files.write_text(path, drawing.svg)
-        found.append((path, drawing.caption))
-    return found
+        drawings.append((path, drawing.caption))
+    return drawings
 
 
 WITH_FREIGHT_CARS = "98f3a6c"
-"""Commit whose cells took one more class of Tiny-ImageNet for foreign."""
+"""Commit whose cells took one more class of Tiny-ImageNet for out-of-distribution."""
 
 
 def markdown(
-    found: Cells, evaluation: Evaluation, drawn: Sequence[tuple[Path, str]], every: Sequence[Result]
+    cells: Cells, evaluation: Evaluation, drawn: Sequence[tuple[Path, str]], every: Sequence[Result]
 ) -> list[str]:
     """The page."""
-    seeds = " or ".join(sorted({str(len(one)) for one in found.values()}))
+    seeds = " or ".join(sorted({str(len(seeds_of_method)) for seeds_of_method in cells.values()}))
     lines = ["# CIFAR-10 under shift", ""]
     lines.append(
         f"ResNet-18 trained here ({training_of(every)}), mean ± standard deviation over {seeds} seeds. Sixteen "
@@ -129,26 +130,28 @@ def markdown(
     )
     lines += ["", "The same with every chart, interactive: [report.html](shift_cifar10/report.html).", ""]
     lines += [f"{warning}" for warning in evaluation.warnings]
-    lines += ["", "## Clean, and mean of the 80 cells", "", *means(found)]
-    lines += ["", "## ECE by severity", "", *by_severity(found)]
-    lines += ["", "## Foreign images", ""]
+    lines += ["", "## Clean, and mean of the 80 cells", "", *means(cells)]
+    lines += ["", "## ECE by severity", "", *by_severity(cells)]
+    lines += ["", "## Out-of-distribution images", ""]
     lines += ["Tiny-ImageNet-32 without the classes that CIFAR-10 shows, and textures (DTD); from logits alone."]
-    early = sorted(one["name"].partition("resnet18-")[2] for one in every if one["commit"] == WITH_FREIGHT_CARS)
+    early = sorted(cell["name"].partition("resnet18-")[2] for cell in every if cell["commit"] == WITH_FREIGHT_CARS)
     if early:
-        lines.append(f"Cells of an earlier list of classes also saw 50 freight cars as foreign: {', '.join(early)}.")
+        lines.append(
+            f"Cells of an earlier list of classes also saw 50 freight cars as out-of-distribution: {', '.join(early)}."
+        )
     lines.append("")
-    lines += foreign(found)
+    lines += ood(cells)
     lines += ["", "## Figures", ""]
     for path, caption in drawn:
         lines += [f"![{caption}](shift_{DATASET}/{path.name})", "", caption, ""]
     lines += ["## The grid", "", "Mean over the seeds, as trained, at severities 1 / 2 / 3 / 4 / 5.", ""]
     for metric in REPORTED_METRICS:
         head = f"<details><summary>{titles.heading(metric)}</summary>"
-        lines += [head, "", *grid(found, metric), "", "</details>", ""]
-    hardware = ", ".join(sorted({str(one["hardware"]) for one in every}))
-    commits = ", ".join(sorted({str(one["commit"]) for one in every}))
-    made = max(str(one["made"])[:10] for one in every)
-    lines.append(f"Cells: {hardware}; {made}, commit {commits}. This page: `{command()}`.")
+        lines += [head, "", *grid(cells, metric), "", "</details>", ""]
+    hardware = ", ".join(sorted({str(cell["hardware"]) for cell in every}))
+    commits = ", ".join(sorted({str(cell["commit"]) for cell in every}))
+    day = max(str(cell["made"])[:10] for cell in every)
+    lines.append(f"Cells: {hardware}; {day}, commit {commits}. This page: `{command()}`.")
     return lines
 
 
@@ -158,80 +161,84 @@ def row(cells: Sequence[str]) -> str:
 
 def tabled(header: Sequence[str], values: Sequence[Value], metrics: Mapping[str, str]) -> list[str]:
     """A row a dataset and method, a column a quantity, here with its metric; tested against the baseline."""
-    found: dict[tuple[str, str], dict[str, str]] = {}
-    for one in summaries(list(values), BASELINE):
-        mark = "*" if math.isfinite(one.p_holm) and one.p_holm < 0.05 else ""
-        digits = titles.info(metrics[one.quantity]).digits + titles.MORE_DIGITS
-        spread = f" ± {one.deviation:.{digits}f}" if math.isfinite(one.deviation) else ""
-        text = f"{one.mean:.{digits}f}{spread}{mark}" if math.isfinite(one.mean) else "-"
-        found.setdefault((one.dataset, one.method), {})[one.quantity] = text
+    texts_by_row: dict[tuple[str, str], dict[str, str]] = {}
+    for summary in summaries(list(values), BASELINE):
+        mark = "*" if math.isfinite(summary.p_holm) and summary.p_holm < 0.05 else ""
+        digits = titles.info(metrics[summary.quantity]).digits + titles.MORE_DIGITS
+        spread = f" ± {summary.deviation:.{digits}f}" if math.isfinite(summary.deviation) else ""
+        text = f"{summary.mean:.{digits}f}{spread}{mark}" if math.isfinite(summary.mean) else "-"
+        texts_by_row.setdefault((summary.dataset, summary.method), {})[summary.quantity] = text
     lines = [row(header), "|" + "---|" * len(header)]
-    for (dataset, method), texts in found.items():
+    for (dataset, method), texts in texts_by_row.items():
         names = [*dataset.split("|"), method] if dataset else [method]
         lines.append(row([*names, *(texts.get(q, "") for q in metrics)]))
     return lines
 
 
-def means(found: Cells) -> list[str]:
+def means(cells: Cells) -> list[str]:
     """Accuracy, ECE, NLL, AURC and AUROC of error detection on clean images and over the cells."""
     values, columns, metrics = [], {}, {}
-    for name, seeds in found.items():
+    for name, seeds in cells.items():
         for seed, result in seeds.items():
             for metric in REPORTED_METRICS:
                 for stage in STAGES if metric in ("ece", "nll") else STAGES[:1]:
                     title = titles.heading(metric) + (" after T" if stage != "raw" else "")
-                    cells = [cell[stage][metric] for cell in result["shift"].values()]
-                    numbers = {"clean": result["measured"][stage][metric], "shifted": sum(cells) / len(cells)}
+                    shifted = [cell[stage][metric] for cell in result["shift"].values()]
+                    numbers = {"clean": result["measured"][stage][metric], "shifted": sum(shifted) / len(shifted)}
                     for where, number in numbers.items():
                         quantity = f"{metric} {stage} {where}"
                         columns[quantity], metrics[quantity] = f"{title}, {where}", metric
                         values.append(Value("", name, quantity, seed, titles.scaled(metric, number)))
     lines = tabled(["method", *columns.values()], values, metrics)
-    counts = ", ".join(f"{name} {len(seeds)}" for name, seeds in found.items())
+    counts = ", ".join(f"{name} {len(seeds)}" for name, seeds in cells.items())
     return [*lines, "", f"Seeds: {counts}."]
 
 
-def by_severity(found: Cells) -> list[str]:
+def by_severity(cells: Cells) -> list[str]:
     """Median over the corruptions at each severity, as trained and after temperature scaling."""
     values = []
     for stage in STAGES:
-        for name, seeds in found.items():
+        for name, seeds in cells.items():
             for seed, result in seeds.items():
                 for severity in range(1, 6):
                     some = [c[stage]["ece"] for key, c in result["shift"].items() if key.endswith(f"-{severity}")]
                     some.sort()
                     middle = (some[(len(some) - 1) // 2] + some[len(some) // 2]) / 2
-                    told = "as trained" if stage == "raw" else "after temperature"
-                    values.append(Value(told, name, str(severity), seed, titles.scaled("ece", middle)))
+                    stage_title = "as trained" if stage == "raw" else "after temperature"
+                    values.append(Value(stage_title, name, str(severity), seed, titles.scaled("ece", middle)))
     header = ["stage", "method", *(f"severity {s}" for s in range(1, 6))]
     metrics = {str(severity): "ece" for severity in range(1, 6)}
     return [*tabled(header, values, metrics), "", f"{titles.heading('ece')}, median over the corruptions."]
 
 
-def foreign(found: Cells) -> list[str]:
+def ood(cells: Cells) -> list[str]:
     """The metrics of out-of-distribution data by set, score and method."""
     metrics = table_words("ood")
     values = [
-        Value(f"{told}|{score}", name, metric, seed, titles.scaled(metric, result["foreign"][word][score][metric]))
-        for word, told in FOREIGN.items()
+        Value(f"{name_of_set}|{score}", name, metric, seed, titles.scaled(metric, result[OOD][word][score][metric]))
+        for word, name_of_set in OOD_SETS.items()
         for score in ("msp", "entropy", "max_logit", "energy", "margin")
-        for name, seeds in found.items()
+        for name, seeds in cells.items()
         for seed, result in seeds.items()
-        if score in result.get("foreign", {}).get(word, {})
+        if score in result.get(OOD, {}).get(word, {})
         for metric in metrics
     ]
-    return tabled(["foreign", "score", "method", *map(titles.heading, metrics)], values, {m: m for m in metrics})
+    return tabled(
+        ["out-of-distribution set", "score", "method", *map(titles.heading, metrics)], values, {m: m for m in metrics}
+    )
 
 
-def grid(found: Cells, metric: str) -> list[str]:
+def grid(cells: Cells, metric: str) -> list[str]:
     """A row a corruption, a column a method, five severities in a cell."""
-    words = dict.fromkeys(key.rpartition("-")[0] for one in found.values() for r in one.values() for key in r["shift"])
-    lines = [row(["corruption", *found]), "|" + "---|" * (len(found) + 1)]
+    words = dict.fromkeys(
+        key.rpartition("-")[0] for seeds in cells.values() for r in seeds.values() for key in r["shift"]
+    )
+    lines = [row(["corruption", *cells]), "|" + "---|" * (len(cells) + 1)]
     for word in words:
         texts = []
-        for seeds in found.values():
-            cells = [[r["shift"][f"{word}-{s}"]["raw"][metric] for r in seeds.values()] for s in range(1, 6)]
-            texts.append(" / ".join(titles.info(metric).number(sum(c) / len(c)) for c in cells))
+        for seeds in cells.values():
+            by_severity = [[r["shift"][f"{word}-{s}"]["raw"][metric] for r in seeds.values()] for s in range(1, 6)]
+            texts.append(" / ".join(titles.info(metric).number(sum(c) / len(c)) for c in by_severity))
         lines.append(row([word, *texts]))
     return lines
 

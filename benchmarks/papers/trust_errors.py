@@ -36,8 +36,8 @@ def main() -> None:
         own = [row for row in rows if row["from"] == name]
         cells = [f"{np.mean([row['errors'] for row in own]):,.0f} of {own[0]['n']:,}" if own[0]["n"] else ""]
         for word in WORDS:
-            area, kept, caught = np.mean([row[word] for row in own], axis=0)
-            cells.append(f"{area:.4f}, {100 * kept:.1f} / {100 * caught:.1f}")
+            area, true_positives, true_negatives = np.mean([row[word] for row in own], axis=0)
+            cells.append(f"{area:.4f}, {100 * true_positives:.1f} / {100 * true_negatives:.1f}")
         print(f"| {name} | " + " | ".join(cells) + " |")
 
 
@@ -46,25 +46,25 @@ def one_seed(args: argparse.Namespace, seed: int) -> list[dict[str, Any]]:
     dataset = confide.load_dataset(args.data, seed=seed)
     settings = Settings(model=args.model, epochs=args.epochs, seed=seed)
     classifier = fit(dataset, settings)
-    said = {split: predict(classifier, dataset, split) for split in dataset.splits}
+    by_split = {split: predict(classifier, dataset, split) for split in dataset.splits}
     features = {split: penultimate(classifier, dataset, split) for split in dataset.splits}
     fits = {
-        "the training split as it is": (said["train"], features["train"]),
+        "the training split as it is": (by_split["train"], features["train"]),
         "out of fold (5 classifiers)": (cross_fit(dataset, settings), features["train"]),
         "the training split, augmented": copies(classifier, dataset.train, "train", 2, seed),
-        "held out": (said["val"], features["val"]),
+        "held out": (by_split["val"], features["val"]),
         "held out, augmented": copies(classifier, dataset.val, "val", 4, seed),
     }
-    right = said["test"].facts.correct.numpy()
-    area = float(confide.metrics.auroc(said["test"]))
+    right = by_split["test"].facts.correct.numpy()
+    area = float(confide.metrics.auroc(by_split["test"]))
     rows: list[dict[str, Any]] = [
         {"from": "(max-softmax)", "errors": 0, "n": 0, **dict.fromkeys(WORDS, (area, np.nan, np.nan))}
     ]
     for name, (predictions, seen) in fits.items():
         row: dict[str, Any] = {"from": name, "errors": int((~predictions.facts.correct).sum()), "n": len(predictions)}
         for word in WORDS:
-            z = confide.trust.fit(word, predictions, seen, seed=seed)(said["test"], features["test"]).numpy()
-            area = float(confide.metrics.auroc(said["test"], score=z))
+            z = confide.trust.fit(word, predictions, seen, seed=seed)(by_split["test"], features["test"]).numpy()
+            area = float(confide.metrics.auroc(by_split["test"], score=z))
             row[word] = (area, (z[right] > 0).mean(), (z[~right] <= 0).mean())
         rows.append(row)
     return rows

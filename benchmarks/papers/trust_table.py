@@ -107,22 +107,22 @@ def collect(args: argparse.Namespace, seed: int, out: Path) -> None:
         seed=seed,
     )
     classifier = fit(dataset, settings)
-    said = {split: predict(classifier, dataset, split) for split in ("train", "val", "test")}
+    predictions = {split: predict(classifier, dataset, split) for split in ("train", "val", "test")}
     features = {split: penultimate(classifier, dataset, split) for split in ("train", "val", "test")}
-    accuracy = float(said["test"].facts.correct.float().mean())
+    accuracy = float(predictions["test"].facts.correct.float().mean())
     say(seed, f"classifier: accuracy {100 * accuracy:.2f} % on test, {time.monotonic() - began:.0f} s")
-    scores = stored_scores(said, features, seed)
+    scores = stored_scores(predictions, features, seed)
     if args.extractor:
-        scores |= foreign_scores(said, features, pretrained_features(args, dataset, out), seed)
+        scores |= pretrained_scores(predictions, features, pretrained_features(args, dataset, out), seed)
     scores |= network_scores(args, classifier, dataset, seed, augment)
     scores["mc_dropout"] = dropout_scores(classifier, dataset)
     if args.errors:
-        scores |= error_scores(args, settings, classifier, dataset, said, features, seed)
-    said["test"].save(out / f"test-{seed}.parquet")
+        scores |= error_scores(args, settings, classifier, dataset, predictions, features, seed)
+    predictions["test"].save(out / f"test-{seed}.parquet")
     thresholds = {
-        f"{name}|threshold": np.array(one.threshold) for name, one in scores.items() if one.threshold is not None
+        f"{name}|threshold": np.array(trust.threshold) for name, trust in scores.items() if trust.threshold is not None
     }
-    orders = {f"{name}|order": one.order for name, one in scores.items() if one.order is not None}
+    orders = {f"{name}|order": trust.order for name, trust in scores.items() if trust.order is not None}
     files.write_table(out / f"scores-{seed}.npz", {**{k: v.values for k, v in scores.items()}, **orders, **thresholds})
     say(seed, f"{len(scores)} predictors scored, {time.monotonic() - began:.0f} s")
 
@@ -134,32 +134,36 @@ def tabulate(seed: int, out: Path) -> list[dict[str, Any]]:
     names = [name for name in columns if not name.endswith(("|threshold", "|order"))]
     lines = {name: float(columns[f"{name}|threshold"]) if f"{name}|threshold" in columns else None for name in names}
     scores = {name: TrustValues(columns[name], lines[name], columns.get(f"{name}|order")) for name in names}
-    found = compare_trust(test, scores, seed=seed)
-    found.save(out / f"evaluation-{seed}.json")
-    say(seed, found.about.verdict or "")
-    return table_rows(found, scores, test, seed, float(test.facts.correct.float().mean()))
+    evaluation = compare_trust(test, scores, seed=seed)
+    evaluation.save(out / f"evaluation-{seed}.json")
+    say(seed, evaluation.about.verdict or "")
+    return table_rows(evaluation, scores, test, seed, float(test.facts.correct.float().mean()))
 
 
 def say(seed: int, text: str) -> None:
     print(f"seed {seed}: {text}", flush=True)
 
 
-def stored_scores(said: dict[str, Any], features: dict[str, Any], seed: int) -> dict[str, TrustValues]:
+def stored_scores(predictions: dict[str, Any], features: dict[str, Any], seed: int) -> dict[str, TrustValues]:
     """Predictors on stored logits and penultimate features."""
     scores = {}
     for word in STORED:
         options = {"seed": seed} if "seed" in confide.trust.TRUST.get(word).options else {}
-        scores[word] = values_of(confide.trust.fit(word, said["val"], features["val"], **options), said, features)
+        scores[word] = values_of(
+            confide.trust.fit(word, predictions["val"], features["val"], **options), predictions, features
+        )
     for word in ("trust_score", "rmd", "knn"):
-        scores[word] = values_of(confide.trust.fit(word, said["train"], features["train"]), said, features)
+        scores[word] = values_of(
+            confide.trust.fit(word, predictions["train"], features["train"]), predictions, features
+        )
     for word in ("binary_cross_entropy", "binary_focal"):
-        broken = confide.trust.fit(word, said["val"], features["val"], form="released", seed=seed)
-        scores[f"{word}, broadcast"] = values_of(broken, said, features)
+        broken = confide.trust.fit(word, predictions["val"], features["val"], form="released", seed=seed)
+        scores[f"{word}, broadcast"] = values_of(broken, predictions, features)
     for model in ("logistic", "boosted"):
         how = {"model": model, "reference": features["train"], "seed": seed}
-        combined = confide.trust.fit("combined", said["val"], features["val"], **how)
-        scores["combined" if model == "logistic" else "combined, boosted"] = values_of(combined, said, features)
-    scores["steep_slope, tuned"] = values_of(tuned_steep_slope(said, features, seed), said, features)
+        combined = confide.trust.fit("combined", predictions["val"], features["val"], **how)
+        scores["combined" if model == "logistic" else "combined, boosted"] = values_of(combined, predictions, features)
+    scores["steep_slope, tuned"] = values_of(tuned_steep_slope(predictions, features, seed), predictions, features)
     say(seed, f"{len(scores)} predictors on stored features")
     return scores
 
@@ -173,42 +177,44 @@ def pretrained_features(args: argparse.Namespace, dataset: Any, out: Path) -> di
 
     pool = Split(joined("inputs"), joined("labels"), joined("ids"))
     how = {"out": out / "features", "dtype": "float16", "batch_size": 256, "workers": args.workers}
-    found = extract(args.extractor, pool, **how)
-    values = np.asarray(found.values[:])
+    extracted = extract(args.extractor, pool, **how)
+    values = np.asarray(extracted.values[:])
 
     def of(name: str) -> Features:
         split = dataset.split(name)
-        rows = values[rows_of(split.ids, found.ids, "features")].astype(np.float32)
-        return Features(rows, split.labels, split.ids, found.extractor, name)
+        rows = values[rows_of(split.ids, extracted.ids, "features")].astype(np.float32)
+        return Features(rows, split.labels, split.ids, extracted.extractor, name)
 
     return {name: of(name) for name in dataset.splits}
 
 
-def foreign_scores(
-    said: dict[str, Any], features: dict[str, Any], pretrained: dict[str, Features], seed: int
+def pretrained_scores(
+    predictions: dict[str, Any], features: dict[str, Any], pretrained: dict[str, Features], seed: int
 ) -> dict[str, TrustValues]:
     """RMD and TrustScore of the predicted class in features that never saw this task, alone and among the signals."""
-    opinions = {word: confide.trust.fit(word, said["train"], pretrained["train"]) for word in ("rmd", "trust_score")}
-    scores = {f"{word}, pre-trained": values_of(trust, said, pretrained) for word, trust in opinions.items()}
+    opinions = {
+        word: confide.trust.fit(word, predictions["train"], pretrained["train"]) for word in ("rmd", "trust_score")
+    }
+    scores = {f"{word}, pre-trained": values_of(trust, predictions, pretrained) for word, trust in opinions.items()}
     how = {"second": pretrained["val"], "second_reference": pretrained["train"], "seed": seed}
-    combined = confide.trust.fit("combined", said["val"], features["val"], reference=features["train"], **how)
-    scores["combined, pre-trained"] = values_of(combined, said, features, pretrained["test"])
-    for name, more in (("pre-trained", pretrained), ("second opinion", heard(opinions, said, pretrained))):
+    combined = confide.trust.fit("combined", predictions["val"], features["val"], reference=features["train"], **how)
+    scores["combined, pre-trained"] = values_of(combined, predictions, features, pretrained["test"])
+    for name, more in (("pre-trained", pretrained), ("second opinion", heard(opinions, predictions, pretrained))):
         rows = {split: side_by_side(features[split], more[split]) for split in ("val", "test")}
-        scores[f"steep_slope, tuned, {name}"] = values_of(tuned_steep_slope(said, rows, seed), said, rows)
+        scores[f"steep_slope, tuned, {name}"] = values_of(tuned_steep_slope(predictions, rows, seed), predictions, rows)
     return scores
 
 
 def heard(
-    opinions: dict[str, confide.trust.Trust], said: dict[str, Any], pretrained: dict[str, Features]
+    opinions: dict[str, confide.trust.Trust], predictions: dict[str, Any], pretrained: dict[str, Features]
 ) -> dict[str, Features]:
     """What pre-trained features say of the predicted class, as features of their own: one column an opinion."""
-    found = {}
+    by_split = {}
     for split in ("val", "test"):
         own = pretrained[split]
-        columns = [np.asarray(trust(said[split], own), dtype=np.float32) for trust in opinions.values()]
-        found[split] = Features(np.stack(columns, axis=1), own.labels, own.ids, f"of {own.extractor}", split)
-    return found
+        columns = [np.asarray(trust(predictions[split], own), dtype=np.float32) for trust in opinions.values()]
+        by_split[split] = Features(np.stack(columns, axis=1), own.labels, own.ids, f"of {own.extractor}", split)
+    return by_split
 
 
 def side_by_side(own: Features, other: Features) -> Features:
@@ -217,24 +223,24 @@ def side_by_side(own: Features, other: Features) -> Features:
     return Features(values, own.labels, own.ids, f"{own.extractor}+{other.extractor}", own.split)
 
 
-def tuned_steep_slope(said: dict[str, Any], features: dict[str, Any], seed: int) -> confide.trust.Trust:
+def tuned_steep_slope(predictions: dict[str, Any], features: dict[str, Any], seed: int) -> confide.trust.Trust:
     """The largest alpha_neg whose out-of-fold TPR on val is still 98 %: nothing of test is looked at."""
-    correct = said["val"].facts.correct
+    correct = predictions["val"].facts.correct
     best: confide.trust.Trust | None = None
     for alpha in ALPHAS:
-        trust = confide.trust.fit("steep_slope", said["val"], features["val"], alpha_neg=alpha, seed=seed)
+        trust = confide.trust.fit("steep_slope", predictions["val"], features["val"], alpha_neg=alpha, seed=seed)
         assert trust.out_of_fold is not None
-        kept = float((trust.out_of_fold[correct] > 0).float().mean())
-        if best is None or kept >= LEAST_TPR + 0.002:
+        true_positive_rate = float((trust.out_of_fold[correct] > 0).float().mean())
+        if best is None or true_positive_rate >= LEAST_TPR + 0.002:
             best = trust
     assert best is not None
     return best
 
 
 def values_of(
-    trust: confide.trust.Trust, said: dict[str, Any], features: dict[str, Any], second: Features | None = None
+    trust: confide.trust.Trust, predictions: dict[str, Any], features: dict[str, Any], second: Features | None = None
 ) -> TrustValues:
-    return TrustValues.of(trust(said["test"], features["test"], second), trust.threshold, trust.scale)
+    return TrustValues.of(trust(predictions["test"], features["test"], second), trust.threshold, trust.scale)
 
 
 def network_scores(
@@ -273,7 +279,7 @@ def error_scores(
     settings: Settings,
     classifier: Any,
     dataset: Any,
-    said: dict[str, Any],
+    predictions: dict[str, Any],
     features: dict[str, Any],
     seed: int,
 ) -> dict[str, TrustValues]:
@@ -281,14 +287,14 @@ def error_scores(
     scores = {}
     honest = cross_fit(dataset, settings)
     fits = {
-        "training errors": (said["train"], features["train"]),
+        "training errors": (predictions["train"], features["train"]),
         "out of fold": (honest, features["train"]),
         "augmented": augmented_errors(classifier, dataset, seed),
     }
-    for name, (predictions, rows) in fits.items():
-        say(seed, f"{name}: {int((~predictions.facts.correct).sum())} errors of {len(predictions)}")
-        trust = confide.trust.fit("steep_slope", predictions, rows, seed=seed)
-        scores[f"steep_slope, {name}"] = values_of(trust, said, features)
+    for name, (seen, rows) in fits.items():
+        say(seed, f"{name}: {int((~seen.facts.correct).sum())} errors of {len(seen)}")
+        trust = confide.trust.fit("steep_slope", seen, rows, seed=seed)
+        scores[f"steep_slope, {name}"] = values_of(trust, predictions, features)
     return scores
 
 
@@ -308,21 +314,21 @@ def augmented_errors(classifier: Any, dataset: Any, seed: int) -> tuple[Any, Any
         return moved.flip(3) if torch.rand((), generator=generator) < 0.5 else moved
 
     inputs = torch.from_numpy(np.ascontiguousarray(dataset.train.inputs))
-    found = augmented(classify, inputs, dataset.train.labels, shifted, times=2, seed=seed, batch=64)
+    pair = augmented(classify, inputs, dataset.train.labels, shifted, times=2, seed=seed, batch=64)
     classifier.model.to("cpu")
-    return found
+    return pair
 
 
 def table_rows(
-    found: Any, scores: dict[str, TrustValues], test: Any, seed: int, accuracy: float
+    evaluation: Any, scores: dict[str, TrustValues], test: Any, seed: int, accuracy: float
 ) -> list[dict[str, Any]]:
     rows = []
-    tests = {(one.metric, one.b.score): one for one in found.comparisons}
-    for name, one in scores.items():
+    tests = {(comparison.metric, comparison.b.score): comparison for comparison in evaluation.comparisons}
+    for name, trust in scores.items():
         score = "msp" if name == "mcp" else f"trust:{name}"
-        values = {m.metric: m.value for m in found.measurements if m.score == score and m.group is None}
+        values = {m.metric: m.value for m in evaluation.measurements if m.score == score and m.group is None}
         row = {"predictor": name, "seed": seed, "accuracy": accuracy, **{k: values.get(k) for k in METRICS}}
-        row["mcp_tnr_at_that_tpr"] = rates_at_same_tpr(test, one, scores["mcp"])[2]
+        row["mcp_tnr_at_that_tpr"] = rates_at_same_tpr(test, trust, scores["mcp"])[2]
         for metric in ("auroc", "aurc"):
             compared = tests.get((metric, score))
             row |= {} if compared is None else {f"p_{metric}": compared.p_value, f"d_{metric}": compared.difference}

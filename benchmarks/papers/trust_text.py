@@ -33,9 +33,12 @@ def main() -> int:
     classify = linear_classifier(rows["train"].values[:], labels, num_classes=dataset.num_classes)
     for split in ("val", "test"):
         logits, part = classify(rows[split].values[:]), rows[split]
-        said = confide.Predictions(logits, part.labels, part.ids, split, class_names=dataset.class_names)
-        said.save(out / f"{split}.parquet")
-        print(f"{split}: {len(said)} texts, accuracy {float(said.facts.correct.float().mean()):.4f}", flush=True)
+        predictions = confide.Predictions(logits, part.labels, part.ids, split, class_names=dataset.class_names)
+        predictions.save(out / f"{split}.parquet")
+        print(
+            f"{split}: {len(predictions)} texts, accuracy {float(predictions.facts.correct.float().mean()):.4f}",
+            flush=True,
+        )
     words = [
         sys.executable,
         "-m",

@@ -43,23 +43,23 @@ def rows(study: Study, *, spoilt: bool = False) -> list[dict[str, Any]]:
         files.write_json(path, from_table(path.parent))
     if study.scale == "lite" and not spoilt and path.exists():
         return list(files.read_json(path)["rows"])
-    return [row for one in _spoilt_files(study) for row in files.read_json(one)["rows"]]
+    return [row for path in _spoilt_files(study) for row in files.read_json(path)["rows"]]
 
 
 def _spoilt_files(study: Study) -> list[Path]:
     """A file per training, made where it is not there and the data is."""
-    found = []
+    paths = []
     for dataset, settings in _trainings(study):
         model = settings.model.replace(":", "-")
         path = study.folder / "trust" / f"spoilt-{dataset}-{model}-s{settings.seed}.json"
         if not path.exists() and (dataset in study.data or study.scale == "smoke"):
             began = time.monotonic()
             read = Sources(study.data, study.results.prepared, study.limit).dataset(dataset)
-            made = [{"dataset": dataset, **row} for row in one_classifier(read, settings)]
+            rows = [{"dataset": dataset, **row} for row in one_classifier(read, settings)]
             origin = {**provenance(), "seconds": {"all": time.monotonic() - began}, "settings": settings.as_dict()}
-            files.write_json(path, {"origin": origin, "rows": made})
-        found += [path] if path.exists() else []
-    return found
+            files.write_json(path, {"origin": origin, "rows": rows})
+        paths += [path] if path.exists() else []
+    return paths
 
 
 def _trainings(study: Study) -> list[tuple[str, Settings]]:
@@ -69,30 +69,30 @@ def _trainings(study: Study) -> list[tuple[str, Settings]]:
     if study.scale == "lite":
         return [("cifar10", Settings.from_dict({**SHORT, "model": "resnet18", "seed": seed})) for seed in range(3)]
     return [
-        (one.dataset, Settings.from_dict({**one.training, "model": one.model, "seed": seed}))
-        for one in study.paper
-        for seed in range(one.seeds)
+        (item.dataset, Settings.from_dict({**item.training, "model": item.model, "seed": seed}))
+        for item in study.paper
+        for seed in range(item.seeds)
     ]
 
 
 def from_table(folder: Path) -> dict[str, Any]:
     """The same from what `benchmarks/papers/trust_table.py --collect` left in OUT/trust: clean test images only."""
     about = files.read_json(folder / "machine.json")
-    found = []
+    rows = []
     for path in sorted(folder.glob("scores-*.npz")):
         seed = int(path.stem.rpartition("-")[2])
-        said = Predictions.load(folder / f"test-{seed}.parquet")
+        predictions = Predictions.load(folder / f"test-{seed}.parquet")
         columns, _ = files.read_table(path)
         for name in PREDICTORS:
             stored = name.replace(", released", ", broadcast")
             if stored in columns:
                 line = columns.get(f"{stored}|threshold")
                 order = columns.get(f"{stored}|order")
-                one = TrustValues(columns[stored], None if line is None else float(line), order)
-                found.append({"seed": seed, "domain": "clean", "predictor": name, **measured(said, one)})
+                trust = TrustValues(columns[stored], None if line is None else float(line), order)
+                rows.append({"seed": seed, "domain": "clean", "predictor": name, **measured(predictions, trust)})
     commit = about.get("commit") or provenance()["commit"]
-    told = {"hardware": about["device"], "commit": commit, "command": about["command"], "seconds": {}}
-    return {"origin": told, "rows": found}
+    origin = {"hardware": about["device"], "commit": commit, "command": about["command"], "seconds": {}}
+    return {"origin": origin, "rows": rows}
 
 
 def origin(study: Study) -> list[Mapping[str, Any]]:
@@ -118,33 +118,33 @@ def one_classifier(dataset: Dataset, settings: Settings) -> list[dict[str, Any]]
     oracles |= {name: trust.fit(word, val, features, form="released", **seed) for name, word in BROADCAST.items()}
     for alpha in ALPHAS:
         oracles[f"steep_slope, alpha- {alpha:g}"] = trust.fit("steep_slope", val, features, alpha_neg=alpha, **seed)
-    found = []
+    rows = []
     for domain, split in domains(trained, dataset.test).items():
-        said, rows_of_split = predict(trained, split, "test"), penultimate(trained, split, "test")
+        predictions, rows_of_split = predict(trained, split, "test"), penultimate(trained, split, "test")
         for name, oracle in oracles.items():
-            values = oracle(said, rows_of_split) if name != "mcp" else oracle(said)
-            one = TrustValues.of(torch.as_tensor(values), oracle.threshold, oracle.scale)
-            found.append({"seed": settings.seed, "domain": domain, "predictor": name, **measured(said, one)})
-    return found
+            values = oracle(predictions, rows_of_split) if name != "mcp" else oracle(predictions)
+            trusted = TrustValues.of(torch.as_tensor(values), oracle.threshold, oracle.scale)
+            rows.append({"seed": settings.seed, "domain": domain, "predictor": name, **measured(predictions, trusted)})
+    return rows
 
 
-def measured(said: Any, one: TrustValues) -> dict[str, Any]:
+def measured(predictions: Any, trust: TrustValues) -> dict[str, Any]:
     """Ranking, decisions at the predictor's own line, and what the figures show."""
-    found: dict[str, Any] = {"accuracy": float(said.facts.correct.double().mean())}
-    found |= {word: float(getattr(metrics, word)(said, score=one.ranking)) for word in RANKING}
-    if one.threshold is not None:
-        found |= {
-            word: float(getattr(metrics, word)(said, score=one.values, threshold=one.threshold))
+    values: dict[str, Any] = {"accuracy": float(predictions.facts.correct.double().mean())}
+    values |= {word: float(getattr(metrics, word)(predictions, score=trust.ranking)) for word in RANKING}
+    if trust.threshold is not None:
+        values |= {
+            word: float(getattr(metrics, word)(predictions, score=trust.values, threshold=trust.threshold))
             for word in ("tpr", "tnr")
         }
-    correct = said.facts.correct.numpy()
-    order = np.argsort(-one.ranking, kind="stable")
+    correct = predictions.facts.correct.numpy()
+    order = np.argsort(-trust.ranking, kind="stable")
     risks = 1 - np.cumsum(correct[order]) / np.arange(1, len(order) + 1)
-    found["risk"] = [float(risks[max(0, round(len(order) * k / 10) - 1)]) for k in range(1, 11)]
-    for name, some in (("right", one.values[correct]), ("wrong", one.values[~correct])):
+    values["risk"] = [float(risks[max(0, round(len(order) * k / 10) - 1)]) for k in range(1, 11)]
+    for name, some in (("right", trust.values[correct]), ("wrong", trust.values[~correct])):
         counts = np.histogram(np.clip(some, 0, 1), bins=10, range=(0, 1))[0]
-        found[name] = (counts / max(len(some), 1)).tolist()
-    return found
+        values[name] = (counts / max(len(some), 1)).tolist()
+    return values
 
 
 def domains(trained: Trained, test: Split) -> dict[str, Split]:
@@ -158,13 +158,13 @@ def domains(trained: Trained, test: Split) -> dict[str, Split]:
     )
     word = "recolour" if images.shape[1] == 3 else "fgsm"
     attacked = shift.attack(lambda x: model((x - mean) / std), images, test.labels, word, ids=test.ids)
-    made = {
+    images_by_domain = {
         "clean": images,
         "stylised": shift.corrupt(images, "stylised", 3, ids=test.ids),
         "attacked": attacked,
         "defocus_blur": shift.corrupt(images, "defocus_blur", 5, ids=test.ids),
     }
-    return {name: Split(pixels.cpu().numpy(), test.labels, test.ids) for name, pixels in made.items()}
+    return {name: Split(pixels.cpu().numpy(), test.labels, test.ids) for name, pixels in images_by_domain.items()}
 
 
 def name_of(row: Mapping[str, Any]) -> str:
@@ -174,14 +174,14 @@ def name_of(row: Mapping[str, Any]) -> str:
 
 
 def table(
-    study: Study, wanted: tuple[str, ...], predictors: tuple[str, ...] = PREDICTORS, *, spoilt: bool = False
+    study: Study, domains: tuple[str, ...], predictors: tuple[str, ...] = PREDICTORS, *, spoilt: bool = False
 ) -> list[Value]:
     """The numbers of a table, in percent; the dataset's name carries the domain."""
     quantities = ("accuracy", "fpr95", "aupr_error", "aupr_success", "auroc", "tpr", "tnr")
     return [
         Value(name_of(row), row["predictor"], word, row["seed"], 100 * row[word])
         for row in rows(study, spoilt=spoilt)
-        if row["domain"] in wanted and row["predictor"] in predictors
+        if row["domain"] in domains and row["predictor"] in predictors
         for word in quantities
         if row.get(word) is not None
     ]

@@ -27,7 +27,7 @@ OF_LOGITS = tuple(method.word for method in calibrators.CALIBRATORS if method.sp
 """Calibrators that look at logits alone."""
 
 
-def quality(folder: Path, only: list[str], wanted: list[str], skip: list[str], seeds: int) -> None:
+def quality(folder: Path, only: list[str], chosen: list[str], skip: list[str], seeds: int) -> None:
     """ECE (15 equal-width bins), NLL and accuracy after each method: mean over the halvings, and their spread."""
     print(f"| network | method | accuracy | {titles.heading('nll')} | ± | {titles.heading('ece')} | ± |")
     print("|---|---|---|---|---|---|---|")
@@ -38,11 +38,11 @@ def quality(folder: Path, only: list[str], wanted: list[str], skip: list[str], s
         for seed in range(seeds):
             val, test = halves(path, seed)
             for name, calibrated in methods(val, test).items():
-                if name not in skip and (not wanted or name in wanted):
+                if name not in skip and (not chosen or name in chosen):
                     rows.setdefault(name, []).append(summary(calibrated()))
-        for name, found in rows.items():
-            accuracy, loss, error = np.mean(found, axis=0)
-            _, loss_spread, error_spread = np.std(found, axis=0, ddof=1 if seeds > 1 else 0)
+        for name, measured in rows.items():
+            accuracy, loss, error = np.mean(measured, axis=0)
+            _, loss_spread, error_spread = np.std(measured, axis=0, ddof=1 if seeds > 1 else 0)
             print(
                 f"| {path.stem} | {name} | {accuracy:.4f} | {loss:.4f} | {loss_spread:.4f} "
                 f"| {100 * error:.2f} | {100 * error_spread:.2f} |",
@@ -85,7 +85,7 @@ def chosen(val: Predictions, test: Predictions) -> Predictions:
 
 def quality_peers(val: Predictions, test: Predictions) -> dict[str, Callable[[], Predictions]]:
     """Peers as functions that give calibrated test predictions; empty without their packages."""
-    found: dict[str, Callable[[], Predictions]] = {}
+    peers: dict[str, Callable[[], Predictions]] = {}
     try:
         from netcal.binning import HistogramBinning, IsotonicRegression
         from netcal.scaling import BetaCalibration, TemperatureScaling
@@ -96,17 +96,17 @@ def quality_peers(val: Predictions, test: Predictions) -> dict[str, Callable[[],
             "netcal isotonic": IsotonicRegression,
             "netcal histogram": lambda: HistogramBinning(bins=15),
         }.items():
-            found[name] = partial(_netcal, make, val, test)
+            peers[name] = partial(_netcal, make, val, test)
     except ImportError as error:
         print(f"left out: {error.name}", file=sys.stderr)
     try:
         from probmetrics.calibrators import get_calibrator
 
         for name in ("ts-mix", "svs", "sms", "isotonic"):
-            found[f"probmetrics {name}"] = partial(_probmetrics, get_calibrator, name, val, test)
+            peers[f"probmetrics {name}"] = partial(_probmetrics, get_calibrator, name, val, test)
     except ImportError as error:
         print(f"left out: {error.name}", file=sys.stderr)
-    return found
+    return peers
 
 
 def _netcal(make: Callable[[], Any], val: Predictions, test: Predictions) -> Predictions:

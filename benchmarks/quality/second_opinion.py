@@ -60,10 +60,10 @@ def spaces(seed: int) -> dict[str, dict[str, Features]]:
     }
 
 
-def measured(found: Predictions) -> dict[str, float]:
+def measured(predictions: Predictions) -> dict[str, float]:
     """Accuracy, NLL, ECE with 15 bins of equal mass, AURC."""
     words = {"accuracy": {}, "nll": {}, "ece": {"binning": "mass"}, "aurc": {}}
-    return {word: float(getattr(metrics, word)(found, **options)) for word, options in words.items()}
+    return {word: float(getattr(metrics, word)(predictions, **options)) for word, options in words.items()}
 
 
 def run(seeds: int, folder: Path) -> list[dict[str, Any]]:
@@ -110,7 +110,10 @@ def page(rows: list[dict[str, Any]], seeds: int) -> str:
             f"| {name} | {100 * accuracy:.2f} | {loss.mean():.4f} | {gain.mean():+.4f} ± {gain.std(ddof=1):.4f} "
             f"| {100 * error:.2f} | {1000 * area:.2f} | {nothing} |"
         )
-    lines += ["", "; ".join(f"{key} {value}" for key, value in store.environment().items() if isinstance(value, str))]
+    lines += [
+        "",
+        "; ".join(f"{key} {value}" for key, value in vars(store.environment()).items() if isinstance(value, str)),
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -133,12 +133,12 @@ def stages(seed: Seed, val: Predictions, names: tuple[str, ...]) -> Iterator[tup
 
 def figures(predictions: Predictions, words: tuple[str, ...] = WORDS, rank: Any = None) -> dict[str, float]:
     """Metrics of one stage; of clean images with the p of the calibration test."""
-    found = numbers(predictions, words)
+    figures = numbers(predictions, words)
     if rank is not None:
-        found = {"accuracy": found["accuracy"], "aurc": float(aurc(predictions, score=rank))}
+        figures = {"accuracy": figures["accuracy"], "aurc": float(aurc(predictions, score=rank))}
     elif words is WORDS:
-        found["calibration_p"] = calibration_test(predictions, "ece_mass").p_value
-    return found
+        figures["calibration_p"] = calibration_test(predictions, "ece_mass").p_value
+    return figures
 
 
 def judge_cell(folder: Path, path: Path) -> dict[str, Any]:
@@ -155,11 +155,11 @@ def judge_cell(folder: Path, path: Path) -> dict[str, Any]:
     for name, stage in ready.items():
         rank = None if stage.rank is None else stage.rank(test)
         clean[name] = figures(stage.calibrate(test, seed.rows["test"], opinions), rank=rank)
-    found = {"epochs": int(epochs), "method": method, "seed": int(number), "clean": clean, "about": about}
+    row = {"epochs": int(epochs), "method": method, "seed": int(number), "clean": clean, "about": about}
     shifted = folder / f"corrupted-{epochs}-{method}-{number}.npz"
     if shifted.exists():
-        found["corrupted"] = judge_corrupted(folder, shifted, seed, ready, int(number))
-    return found
+        row["corrupted"] = judge_corrupted(folder, shifted, seed, ready, int(number))
+    return row
 
 
 def judge_corrupted(folder: Path, path: Path, seed: Seed, ready: Mapping[str, Stage], number: int) -> dict[str, Any]:
@@ -172,7 +172,7 @@ def judge_corrupted(folder: Path, path: Path, seed: Seed, ready: Mapping[str, St
     whole = seed.predictions(logits, "test", labels, features)
     n = len(rows) // len(names)
     opinions = shifted_opinions(folder, number, whole)
-    found: dict[str, Any] = {}
+    means: dict[str, Any] = {}
     for name, stage in ready.items():
         if name == "knn" or (name in ("logistic", "opinion alone") and opinions is None):
             continue
@@ -182,8 +182,8 @@ def judge_corrupted(folder: Path, path: Path, seed: Seed, ready: Mapping[str, St
         for k in range(len(names)):
             part = np.arange(k * n, (k + 1) * n)
             cells.append(figures(after.take(part), SHIFTED, None if rank is None else rank[part]))
-        found[name] = {word: float(np.mean([cell[word] for cell in cells])) for word in cells[0]}
-    return found
+        means[name] = {word: float(np.mean([cell[word] for cell in cells])) for word in cells[0]}
+    return means
 
 
 def shifted_opinions(folder: Path, number: int, whole: Predictions) -> dict[str, Predictions] | None:
@@ -288,7 +288,7 @@ def stage_line(own: list[dict[str, Any]], stage: str) -> list[str]:
     clean = [r["clean"][stage] for r in own if stage in r["clean"]]
     shifted = [r["corrupted"][stage] for r in own if stage in r.get("corrupted", {})]
 
-    def told(rows: list[dict[str, float]], word: str, scale: float, digits: int) -> str:
+    def spread_text(rows: list[dict[str, float]], word: str, scale: float, digits: int) -> str:
         values = [scale * row[word] for row in rows if word in row]
         return f"{np.mean(values):.{digits}f} ± {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 else "-"
 
@@ -296,10 +296,10 @@ def stage_line(own: list[dict[str, Any]], stage: str) -> list[str]:
     tested = f"{sum(p > LEVEL for p in p_values)} of {len(p_values)}; {fisher(p_values):.2g}" if p_values else "-"
     return [
         stage,
-        *(told(clean, *how) for how in (("accuracy", 100, 2), ("nll", 1, 4), ("ece_mass", 100, 2))),
+        *(spread_text(clean, *how) for how in (("accuracy", 100, 2), ("nll", 1, 4), ("ece_mass", 100, 2))),
         tested,
-        told(clean, "aurc", 1000, 2),
-        *(told(shifted, *how) for how in (("nll", 1, 3), ("ece_mass", 100, 1), ("aurc", 1000, 0))),
+        spread_text(clean, "aurc", 1000, 2),
+        *(spread_text(shifted, *how) for how in (("nll", 1, 3), ("ece_mass", 100, 1), ("aurc", 1000, 0))),
     ]
 
 
@@ -326,17 +326,17 @@ def target_rows(results: list[dict[str, Any]], epochs: int, opinion: str) -> lis
     lines = [["accuracy, at least +1.0 point", f"{gain:+.2f}", _met(gain >= 1.0)]]
     for word, limit in (("nll", 0.80), ("aurc", 0.70)):
         value, (least, name) = mean(opinion, word), best(word)
-        told = f"{value / least:.3f} x that of `{name}`"
-        lines.append([f"{word}, at most {limit:.2f} x the best", told, _met(value <= limit * least)])
+        outcome = f"{value / least:.3f} x that of `{name}`"
+        lines.append([f"{word}, at most {limit:.2f} x the best", outcome, _met(value <= limit * least)])
     p_values = [r["clean"][opinion]["calibration_p"] for r in own]
     passed, together = sum(p > LEVEL for p in p_values), fisher(p_values)
-    told = f"{passed} of {len(p_values)}, Fisher {together:.3g} ({', '.join(f'{p:.3f}' for p in p_values)})"
-    lines.append(["calibration p > .05, 4 of 5 seeds and Fisher", told, _met(passed >= 4 and together > LEVEL)])
+    outcome = f"{passed} of {len(p_values)}, Fisher {together:.3g} ({', '.join(f'{p:.3f}' for p in p_values)})"
+    lines.append(["calibration p > .05, 4 of 5 seeds and Fisher", outcome, _met(passed >= 4 and together > LEVEL)])
     if all(opinion in r.get("corrupted", {}) for r in own):
         for word in ("nll", "ece_mass", "aurc"):
             value, (least, name) = mean(opinion, word, "corrupted"), best(word, "corrupted")
-            told = f"{value:.4f} against {least:.4f} of `{name}`"
-            lines.append([f"corrupted {word}, below all", told, _met(value < least)])
+            outcome = f"{value:.4f} against {least:.4f} of `{name}`"
+            lines.append([f"corrupted {word}, below all", outcome, _met(value < least)])
     else:
         lines.append(["corrupted NLL, ECE and AURC, below all", "not measured with this opinion", "open"])
     return lines

@@ -134,13 +134,13 @@ def near_distances(rows: torch.Tensor, train: torch.Tensor) -> torch.Tensor:
 
 def voted(rows: torch.Tensor, train: torch.Tensor, labels: torch.Tensor, classes: int) -> torch.Tensor:
     """Log share of the votes of the nearest training rows, with one vote by the classes' shares."""
-    found = []
+    log_shares = []
     shares = torch.bincount(labels, minlength=classes) / len(labels)
     for part in torch.split(rows, 2000):
         nearest = torch.cdist(part, train).topk(min(VOTES, len(train)), largest=False).indices
         votes = torch.nn.functional.one_hot(labels[nearest], classes).sum(dim=1)
-        found.append(((votes + shares) / (nearest.shape[1] + 1)).log())
-    return torch.cat(found)
+        log_shares.append(((votes + shares) / (nearest.shape[1] + 1)).log())
+    return torch.cat(log_shares)
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,10 +284,10 @@ def train(work: Work, method: str, seed: int) -> None:
         shifted = {split: corrupted_split(work, seed, split)[1] for split in ("val", "test")}
         logits = {split: pipeline.predict(trained, images, split).logits for split, images in shifted.items()}
         write(work, f"corrupted-{name}.npz", logits)
-    told = {"name": name, "seconds": round(seconds, 2), "settings": settings.as_dict(), **provenance()}
-    told |= {f"accuracy_{split}": float(p.facts.correct.double().mean()) for split, p in outputs.items()}
-    write(work, f"cell-{name}.npz", {**columns, "about": np.array(json.dumps(files.plain(told)))})
-    print(f"{name}: {seconds:.1f} s, accuracy {told['accuracy_test']:.4f}", flush=True)
+    about = {"name": name, "seconds": round(seconds, 2), "settings": settings.as_dict(), **provenance()}
+    about |= {f"accuracy_{split}": float(p.facts.correct.double().mean()) for split, p in outputs.items()}
+    write(work, f"cell-{name}.npz", {**columns, "about": np.array(json.dumps(files.plain(about)))})
+    print(f"{name}: {seconds:.1f} s, accuracy {about['accuracy_test']:.4f}", flush=True)
 
 
 def claim(work: Work, name: str, call: str) -> bool:

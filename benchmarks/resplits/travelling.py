@@ -43,18 +43,19 @@ def judge(folder: Path, seed: int, epochs: int = 16) -> list[dict[str, Any]]:
         rows = {split: view[f"{split}_rows"].astype(np.float32) for split in logits}
         labels = {split: view[f"{split}_labels"].astype(np.int64) for split in logits}
         names = [str(name) for name in view["names"]]
-    n = len(rows["test"]) // len(names)
+    sizes = {split: len(part) // len(names) for split, part in rows.items()}
+    n = sizes["test"]
     clean_rows = {split: np.asarray(known.rows[split].values) for split in ("val", "test")}
     plain = calibrators.fit("temperature", val)
     draw = np.random.default_rng(seed)
     weights = np.where(test.labels.numpy() < 3, 8.0, 1.0)
     shifted = draw.choice(len(test), 4000, p=weights / weights.sum())
-    found = []
+    outcomes = []
     for left, words in CATEGORIES.items():
         unseen = [k for k, name in enumerate(names) if name.rpartition("-")[0] in words]
         seen = np.setdiff1d(np.arange(len(names)), unseen)
-        at = np.concatenate([np.arange(k * n, (k + 1) * n) for k in seen])
-        column = np.concatenate([np.full(len(val), ""), np.repeat(np.array(names)[seen], n)])
+        at = np.concatenate([np.arange(k * sizes["val"], (k + 1) * sizes["val"]) for k in seen])
+        column = np.concatenate([np.full(len(val), ""), np.repeat(np.array(names)[seen], sizes["val"])])
         both = Predictions(
             np.concatenate([val.logits.numpy(), logits["val"][at]]),
             np.concatenate([val.labels.numpy(), labels["val"][at]]),
@@ -76,15 +77,15 @@ def judge(folder: Path, seed: int, epochs: int = 16) -> list[dict[str, Any]]:
                 some = Predictions(test.logits[which], test.labels[which])
                 after = fitted(some, clean_rows["test"][which])
                 row[name] = [numbers(p, WORDS)["ece_mass"] for p in (plain(some), after)]
-            found.append(row)
+            outcomes.append(row)
             print(row, flush=True)
-    return found
+    return outcomes
 
 
 def page(rows: list[dict[str, Any]]) -> str:
     """Means over the seeds by category and mode."""
 
-    def told(some: list[dict[str, Any]], word: str, scale: float, digits: int) -> str:
+    def spread_text(some: list[dict[str, Any]], word: str, scale: float, digits: int) -> str:
         before, after = np.mean([row[word] for row in some], axis=0) * scale
         return f"{before:.{digits}f} → {after:.{digits}f}"
 
@@ -93,7 +94,7 @@ def page(rows: list[dict[str, Any]]) -> str:
     for mode in MODES:
         for left in (*CATEGORIES, "all"):
             some = [row for row in rows if row["mode"] == mode and left in ("all", row["left out"])]
-            lines.append([mode, left, *(told(some, *how) for how in columns)])
+            lines.append([mode, left, *(spread_text(some, *how) for how in columns)])
     head = ["mode", "unseen category", "ECE % there", "NLL there", "ECE % clean", "ECE % other class shares"]
     seeds = len({row["seed"] for row in rows})
     own = [row for row in rows if row["mode"] == "batch"]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.speed.calibrators import made, peak_megabytes
+from benchmarks.speed.calibrators import peak_megabytes, simulated
 from confide.calibrators.linear_maps import ScaledRows, SoftmaxRows
 from confide.simplex.statistics import simplex_statistics
 
@@ -46,9 +46,9 @@ def report(word: str, size: tuple[int, int], ways: dict[str, Callable[[], Any]])
             values[name] = work()
             times[name].append(process_time() - began)
             extra[name] = peak_megabytes() - before
-    for name, found in times.items():
+    for name, seconds in times.items():
         value, slope = values[name]
-        shown = f"{1e3 * np.median(found):.1f} | {extra[name]:.0f} | {value:.6f} | {float(slope.abs().sum()):.5f}"
+        shown = f"{1e3 * np.median(seconds):.1f} | {extra[name]:.0f} | {value:.6f} | {float(slope.abs().sum()):.5f}"
         print(f"| {word} | {size[0]:,} x {size[1]:,} | {name} | {shown} |", flush=True)
 
 
@@ -90,7 +90,7 @@ def main() -> None:
     torch.set_num_threads(1)
     print("| map | size | pass | ms | extra MB | NLL | sum of abs(slope) |\n|---|---|---|---|---|---|---|")
     for size in SIZES:
-        record = made(*size)
+        record = simulated(*size)
         report("vector", size, vector_ways(record.logits, record.labels))
         report("matrix", size, matrix_ways(record.logits, record.labels))
 

@@ -17,8 +17,8 @@ def sklearn_temperature(predictions: Predictions) -> Callable[[], Any]:
     from sklearn.calibration import CalibratedClassifierCV
     from sklearn.frozen import FrozenEstimator
 
-    class Given(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-        def fit(self, X: Any, y: Any) -> Given:
+    class FixedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+        def fit(self, X: Any, y: Any) -> FixedModel:
             self.classes_ = np.arange(X.shape[1])
             return self
 
@@ -29,8 +29,8 @@ def sklearn_temperature(predictions: Predictions) -> Callable[[], Any]:
             return X.argmax(axis=1)
 
     logits, labels = predictions.logits.numpy(), predictions.labels.numpy()
-    given = FrozenEstimator(Given().fit(logits, labels))
-    return lambda: CalibratedClassifierCV(given, method="temperature").fit(logits, labels).predict_proba(logits)
+    frozen = FrozenEstimator(FixedModel().fit(logits, labels))
+    return lambda: CalibratedClassifierCV(frozen, method="temperature").fit(logits, labels).predict_proba(logits)
 
 
 def netcal_temperature(predictions: Predictions) -> Callable[[], Any]:
@@ -75,8 +75,8 @@ def scipy_ensemble(predictions: Predictions) -> Callable[[], Any]:
         return torch.softmax(torch.from_numpy(logits * scale), dim=1).numpy()
 
     def work() -> Any:
-        found = minimize(lambda t: ((softmax(1 / t[0]) - onehot) ** 2).mean(), [1.0], bounds=[(0.05, 5.0)], tol=1e-12)
-        parts = [softmax(1 / found.x[0]), softmax(1.0), np.full_like(logits, 1 / logits.shape[1])]
+        minimum = minimize(lambda t: ((softmax(1 / t[0]) - onehot) ** 2).mean(), [1.0], bounds=[(0.05, 5.0)], tol=1e-12)
+        parts = [softmax(1 / minimum.x[0]), softmax(1.0), np.full_like(logits, 1 / logits.shape[1])]
         weights = minimize(
             lambda w: ((sum(a * p for a, p in zip(w, parts, strict=True)) - onehot) ** 2).mean(),
             [1.0, 0.0, 0.0],

@@ -36,7 +36,7 @@ CAP = [300]
 """Seconds of CPU that a peer may take from 1000 classes on; then it is stopped and its row says so."""
 
 
-def made(n: int, num_classes: int, temperature: float = 2.5, seed: int = 0) -> Predictions:
+def simulated(n: int, num_classes: int, temperature: float = 2.5, seed: int = 0) -> Predictions:
     """Overconfident logits: labels are drawn from softmax(logits / temperature)."""
     random = np.random.default_rng(seed)
     logits, labels = np.empty((n, num_classes), np.float32), np.empty(n, np.int64)
@@ -78,22 +78,22 @@ def passes() -> None:
     """Temperature in passes, and how far its T is from the float64 optimum."""
     print("| size | passes | limit | T | error of log T |\n|---|---|---|---|---|")
     for size in SIZES:
-        predictions = made(*size)
+        predictions = simulated(*size)
         unit = one_pass(predictions)
         fit = partial(calibrators.fit, "temperature", predictions)
         fit()
         ratios = [cpu_seconds(fit) / cpu_seconds(unit) for _ in range(15)]
-        found = fit().temperature
+        temperature = fit().temperature
         exact = calibrators.fit("temperature", Predictions(predictions.logits.double(), predictions.labels)).temperature
         print(
-            f"| {size[0]:,} x {size[1]:,} | {np.median(ratios):.1f} | {PASS_LIMITS[size]} | {found:.7f} "
-            f"| {abs(np.log(found / exact)):.1e} |"
+            f"| {size[0]:,} x {size[1]:,} | {np.median(ratios):.1f} | {PASS_LIMITS[size]} | {temperature:.7f} "
+            f"| {abs(np.log(temperature / exact)):.1e} |"
         )
 
 
 def fits() -> None:
     """CPU seconds of every calibrator at 10,000 x 100."""
-    predictions = made(10_000, 100)
+    predictions = simulated(10_000, 100)
     print("| calibrator | CPU s at 10,000 x 100 | limit |\n|---|---|---|")
     for word in OF_LOGITS:
         seconds = np.median([cpu_seconds(partial(calibrators.fit, word, predictions)) for _ in range(3)])
@@ -113,10 +113,10 @@ def memory(words: list[str]) -> None:
         print(f"| {word} | {done.stdout.strip()} |", flush=True)
 
 
-def one(word: str) -> None:
+def one_method(word: str) -> None:
     """Peak memory above that of the logits, for the parent process."""
-    predictions = made(25_000, 1_000)
-    calibrators.fit(word, made(300, 4))
+    predictions = simulated(25_000, 1_000)
+    calibrators.fit(word, simulated(300, 4))
     Path("/proc/self/clear_refs").write_text("5")
     before = peak_megabytes()
     began = time.process_time()
@@ -137,10 +137,10 @@ def peers(words: list[str], size: tuple[int, int] | None, names: list[str]) -> N
     """CPU seconds of confide and of each peer in one run, and the likelihood both reach on the fitted set."""
     print("| method | size | confide s | NLL | peer | s | NLL | ratio |\n|---|---|---|---|---|---|---|---|")
     for word in words or PEERS:
-        options, found = PEERS[word]
+        options, peers = PEERS[word]
         for each in (size,) if size else SIZES[1:]:
-            predictions = made(*each)
-            for name, prepare in found.items():
+            predictions = simulated(*each)
+            for name, prepare in peers.items():
                 if not names or name in names:
                     print(_peer_row(word, options, each, predictions, name, prepare), flush=True)
 
@@ -191,11 +191,11 @@ def capped(peer: Callable[[], Any], predictions: Predictions) -> tuple[float | N
     child.start()
     sender.close()
     try:
-        found: tuple[float | None, float] = receiver.recv()
+        measured: tuple[float | None, float] = receiver.recv()
     except EOFError:
-        found = (None, np.nan)
+        measured = (None, np.nan)
     child.join()
-    return found
+    return measured
 
 
 def size_of(text: str) -> tuple[int, int]:
@@ -214,7 +214,7 @@ def main() -> None:
     args = parser.parse_args()
     CAP[0] = args.cap
     if args.parts[0] == "one":
-        one(args.parts[1])
+        one_method(args.parts[1])
         return
     torch.set_num_threads(1)
     for part in args.parts:

@@ -40,12 +40,12 @@ def cpu_seconds(function: Callable[[], object]) -> float:
 
 def ratios(floor: Callable[[], object], cases: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
     """Median over interleaved repeats of each case's CPU time in units of the floor's."""
-    found: dict[str, list[float]] = {name: [] for name in cases}
+    by_case: dict[str, list[float]] = {name: [] for name in cases}
     for _ in range(repeats):
         base = cpu_seconds(floor)
         for name, function in cases.items():
-            found[name].append(cpu_seconds(function) / base)
-    return {name: float(np.median(values)) for name, values in found.items()}
+            by_case[name].append(cpu_seconds(function) / base)
+    return {name: float(np.median(values)) for name, values in by_case.items()}
 
 
 def rows_of(n: int, dim: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
@@ -78,10 +78,10 @@ def rmd(n: int, dim: int, classes: int, repeats: int) -> None:
     cases: dict[str, Callable[[], object]] = {"confide": lambda: difficulty.score("rmd", rows, labels)}
     if n <= 50_000:
         cases["numpy by hand"] = lambda: by_hand(rows, labels)
-    found = ratios(floor, cases, repeats)
+    by_case = ratios(floor, cases, repeats)
     exact = difficulty.score("rmd", rows[:20_000].astype(np.float64), labels[:20_000]).values
     error = np.abs(difficulty.score("rmd", rows[:20_000], labels[:20_000]).values - exact).max() / dim
-    text = ", ".join(f"{name} {value:.2f}" for name, value in found.items())
+    text = ", ".join(f"{name} {value:.2f}" for name, value in by_case.items())
     print(f"RMD {n:,} x {dim}, {classes} classes, in units of its products: {text}; error {error:.1e} x d", flush=True)
 
 
@@ -135,9 +135,9 @@ def kmeans(n: int, dim: int, k: int, repeats: int) -> None:
         return model
 
     theirs = float(peer().obj[-1])
-    found = ratios(peer, {"confide": lambda: difficulty.kmeans(rows, None, k=k, iterations=20)}, repeats)
+    by_case = ratios(peer, {"confide": lambda: difficulty.kmeans(rows, None, k=k, iterations=20)}, repeats)
     print(
-        f"k-means {n:,} x {dim}, k {k}, 20 iterations: {found['confide']:.2f} of faiss; "
+        f"k-means {n:,} x {dim}, k {k}, 20 iterations: {by_case['confide']:.2f} of faiss; "
         f"inertia {ours.inertia / theirs - 1:+.2%}",
         flush=True,
     )
@@ -151,10 +151,10 @@ def confusion(members: int, epochs: int, n: int, classes: int, repeats: int) -> 
         stored = probs.astype(dtype)
         log = difficulty.ProbabilityLog(tuple(tuple(m) for m in stored), tuple(range(epochs)), np.arange(n))
         words = stored.reshape(-1).view(np.uint64)
-        found = ratios(words.sum, {"confide": partial(difficulty.score, "confusion", log)}, repeats)
+        by_case = ratios(words.sum, {"confide": partial(difficulty.score, "confusion", log)}, repeats)
         print(
             f"confusion score {members} members x {epochs} epochs x {n:,} x {classes}, {dtype}: "
-            f"{found['confide']:.1f} reads of the stored probabilities",
+            f"{by_case['confide']:.1f} reads of the stored probabilities",
             flush=True,
         )
 
@@ -175,7 +175,7 @@ def gpu(n: int = 1_280_000, dim: int = 768, classes: int = 1000, device: str = "
         marks[0].record()
         fitted = difficulty.fit("rmd", rows, labels)
         marks[1].record()
-        found = fitted.score(rows, labels)
+        scores = fitted.score(rows, labels)
         marks[2].record()
         torch.cuda.synchronize()
         times.append((marks[0].elapsed_time(marks[1]) / 1000, marks[1].elapsed_time(marks[2]) / 1000))
@@ -183,7 +183,7 @@ def gpu(n: int = 1_280_000, dim: int = 768, classes: int = 1000, device: str = "
     print(
         f"RMD {n:,} x {dim}, {classes} classes on {torch.cuda.get_device_name()}: fit + score {fit + score:.3f} s "
         f"(fit {fit:.3f}, score {score:.3f}; median of {len(times) - 1}); "
-        f"extra memory {(torch.cuda.max_memory_allocated() - held) / 1e9:.2f} GB; mean RMD {found.values.mean():.1e}"
+        f"extra memory {(torch.cuda.max_memory_allocated() - held) / 1e9:.2f} GB; mean RMD {scores.values.mean():.1e}"
     )
     some = slice(0, 60_000)
     exact = difficulty.score("rmd", rows[some].double(), labels[some]).values

@@ -90,10 +90,12 @@ def make_run(folder: Path, n: int) -> None:
                 logits = draws.normal(size=(size, CLASSES)).astype(np.float32)
                 logits[np.arange(size), labels] += 3 + place
                 names = tuple(f"class {k}" for k in range(CLASSES))
-                said = Predictions(torch.tensor(logits), torch.tensor(labels), ids, split, class_names=names)
-                said.save(folder / "predictions" / f"{model}-{split}.parquet")
+                predictions = Predictions(torch.tensor(logits), torch.tensor(labels), ids, split, class_names=names)
+                predictions.save(folder / "predictions" / f"{model}-{split}.parquet")
                 if split == "val":
-                    calibrators.fit("temperature", said).save(folder / "calibrators" / f"{model}-temperature.json")
+                    calibrators.fit("temperature", predictions).save(
+                        folder / "calibrators" / f"{model}-temperature.json"
+                    )
                 else:
                     trust = {"id": ids, "trust": draws.random(size)}
                     files.write_table(folder / "trust" / f"{model}-mcp-{split}.parquet", trust)
@@ -124,9 +126,9 @@ def start(folder: Path) -> tuple[subprocess.Popen[str], int]:
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
     for line in server.stdout:
-        found = re.match(r"explorer: http://127\.0\.0\.1:(\d+)/", line)
-        if found:
-            return server, int(found[1])
+        address = re.match(r"explorer: http://127\.0\.0\.1:(\d+)/", line)
+        if address:
+            return server, int(address[1])
     raise SystemExit("the explorer did not start")
 
 
@@ -174,11 +176,11 @@ def filters(port: int) -> None:
             words["c.camera"] = "studio"
         if draws.random() < 0.3:
             words["confidence"] = f"{draws.random() / 2:.4f}.."
-        asked = urlencode(words)
+        query = urlencode(words)
         began = time.perf_counter()
-        answer = json.loads(get(port, f"/api/find?{asked}&open=c.sharpness"))
+        answer = json.loads(get(port, f"/api/find?{query}&open=c.sharpness"))
         answered = time.perf_counter()
-        get(port, f"/api/rows?{asked}&from=0&count=240")
+        get(port, f"/api/rows?{query}&from=0&count=240")
         find.append(1000 * (answered - began))
         rows.append(1000 * (time.perf_counter() - answered))
         assert "count" in answer
@@ -192,9 +194,9 @@ def frames(port: int) -> None:
     """Frames a second while the grid scrolls slowly, fast, and by jumps of the bar."""
     from playwright.sync_api import sync_playwright
 
-    found = next(p for name in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(name)))
+    chromium = next(p for name in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(name)))
     with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        browser = play.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1440, "height": 900})
         page.goto(f"http://127.0.0.1:{port}/?split=test")
         page.wait_for_selector("#cells img[src]", timeout=120_000)

@@ -78,21 +78,21 @@ def cases(
         "crl": {"ids": torch.arange(n, device=device)},
         "group_dro": {"groups": torch.arange(n, device=device) % 2},
     }
-    found: dict[str, Step] = {"torch": lambda: functional.cross_entropy(leaf, labels)}
+    steps: dict[str, Step] = {"torch": lambda: functional.cross_entropy(leaf, labels)}
     for word in words or (*PER_SAMPLE, *BATCH):
         options: dict[str, Any] = {"num_samples": n} if word == "crl" else {}
         module = losses.create(word, **options).to(device)
-        found[word] = functools.partial(module, leaf, labels, **needs.get(word, {}))
-    return leaf, found
+        steps[word] = functools.partial(module, leaf, labels, **needs.get(word, {}))
+    return leaf, steps
 
 
 def cpu_table(n: int, num_classes: int, repeats: int) -> dict[str, tuple[float, float]]:
     """Name -> (milliseconds of CPU time, ratio to cross-entropy); every case once per round, medians over rounds."""
     torch.set_num_threads(1)
-    leaf, found = cases(n, num_classes, torch.float32, "cpu")
-    times: dict[str, list[float]] = {name: [] for name in found}
+    leaf, steps = cases(n, num_classes, torch.float32, "cpu")
+    times: dict[str, list[float]] = {name: [] for name in steps}
     for _ in range(repeats):
-        for name, step in found.items():
+        for name, step in steps.items():
             leaf.grad = None
             start = time.process_time()
             step().backward()
@@ -107,11 +107,11 @@ def cpu_table(n: int, num_classes: int, repeats: int) -> dict[str, tuple[float, 
 def cpu_memory(n: int, num_classes: int, word: str) -> float:
     """Growth of the peak resident memory by one forward + backward, in n x c float32 matrices."""
     torch.set_num_threads(1)
-    _, found = cases(n, num_classes, torch.float32, "cpu")
+    _, steps = cases(n, num_classes, torch.float32, "cpu")
     small = torch.zeros((2, num_classes), requires_grad=True)
     functional.cross_entropy(small, torch.zeros(2, dtype=torch.int64)).backward()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    found[word]().backward()
+    steps[word]().backward()
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     return grown * 1024 / (4 * n * num_classes)
 
@@ -172,8 +172,8 @@ def cpu_report(repeats: int) -> list[str]:
 
 
 def _rows(text: str) -> dict[str, tuple[str, str]]:
-    found = (line.split() for line in text.splitlines())
-    return {name: (f"{float(ms):.2f}", f"{float(ratio):.2f}") for name, ms, ratio in found}
+    rows = (line.split() for line in text.splitlines())
+    return {name: (f"{float(ms):.2f}", f"{float(ratio):.2f}") for name, ms, ratio in rows}
 
 
 def heading(device: str, command: str, ratios: str) -> list[str]:

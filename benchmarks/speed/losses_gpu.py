@@ -80,8 +80,8 @@ def compile_share(part: int, workers: int) -> None:
     """Run a share of the cases once, on few rows: the kernels know n only by whether 16 divides it."""
     jobs = [(size, word) for size in GPU_CASES for word in PER_SAMPLE]
     for (_, num_classes, dtype), word in jobs[part::workers]:
-        _, found = cases(64, num_classes, dtype, "cuda", (word,))
-        found[word]().backward()
+        _, steps = cases(64, num_classes, dtype, "cuda", (word,))
+        steps[word]().backward()
 
 
 def gpu_report() -> list[str]:
@@ -89,19 +89,19 @@ def gpu_report() -> list[str]:
     rate = copy_rate()
     lines = [f"\nCopy rate of the device: {rate / 1e12:.2f} TB/s; floor = logits read twice, gradient written once."]
     for n, num_classes, dtype in GPU_CASES:
-        leaf, found = cases(n, num_classes, dtype, "cuda")
+        leaf, steps = cases(n, num_classes, dtype, "cuda")
         floor = 3 * leaf.numel() * leaf.element_size() / rate * 1e3
         lines += [f"\n### {n} x {num_classes}, {dtype}, floor {floor:.3f} ms\n"]
         lines += ["| loss | graph, ms | x floor | x CE | eager, ms | x CE |", "|---|---|---|---|---|---|"]
-        base = graph_milliseconds(found["torch"], leaf)
+        base = graph_milliseconds(steps["torch"], leaf)
         for name in ("torch", *PER_SAMPLE):
-            graph = base if name == "torch" else graph_milliseconds(found[name], leaf)
-            eager, ratio = eager_milliseconds(found[name], found["torch"], leaf, 45 if n == 256 else 3)
+            graph = base if name == "torch" else graph_milliseconds(steps[name], leaf)
+            eager, ratio = eager_milliseconds(steps[name], steps["torch"], leaf, 45 if n == 256 else 3)
             times = f"{graph:.4f} | {graph / floor:.2f} | {graph / base:.2f} | {eager:.3f} | {ratio:.2f}"
             lines.append(f"| {name} | {times} |")
             print(size_line(n, num_classes, dtype), lines[-1], flush=True)
         leaf.grad = None
-        del leaf, found
+        del leaf, steps
         torch.cuda.empty_cache()
     return lines
 

@@ -61,11 +61,11 @@ def floor_of(logits: torch.Tensor) -> Callable[[], None]:
 def peers(logits: torch.Tensor, labels: torch.Tensor) -> dict[str, dict[str, Callable[[], object]]]:
     """Metric -> package -> call; a package that is missing is left out."""
     probs = torch.softmax(logits, dim=1)
-    top, said = probs.max(dim=1)
-    right = (said == labels).numpy()
+    top, predicted = probs.max(dim=1)
+    right = (predicted == labels).numpy()
     entropy = -(torch.special.xlogy(probs, probs).sum(dim=1)).numpy()
     sure, truth, table = top.numpy(), labels.numpy(), probs.numpy()
-    found: dict[str, dict[str, Callable[[], object]]] = {
+    peers: dict[str, dict[str, Callable[[], object]]] = {
         "softmax and max": {"torch": lambda: torch.softmax(logits, dim=1).max(dim=1)},
         "entropy": {"torch": lambda: torch.special.xlogy(probs, probs).sum(dim=1)},
         "nll": {"torch": lambda: torch.nn.functional.cross_entropy(logits, labels)},
@@ -74,59 +74,59 @@ def peers(logits: torch.Tensor, labels: torch.Tensor) -> dict[str, dict[str, Cal
         },
         "aurc": {"numpy": lambda: np.mean(np.cumsum(~right[np.argsort(-sure)]) / np.arange(1, len(sure) + 1))},
     }
-    _torchmetrics(found, probs, labels)
-    _scikit_learn(found, right, {"msp": sure, "entropy": -entropy})
-    _uncertainty_calibration(found, table, truth, sure, right)
-    _netcal(found, table, truth)
-    return found
+    _torchmetrics(peers, probs, labels)
+    _scikit_learn(peers, right, {"msp": sure, "entropy": -entropy})
+    _uncertainty_calibration(peers, table, truth, sure, right)
+    _netcal(peers, table, truth)
+    return peers
 
 
-def _torchmetrics(found: dict[str, Any], probs: torch.Tensor, labels: torch.Tensor) -> None:
+def _torchmetrics(peers: dict[str, Any], probs: torch.Tensor, labels: torch.Tensor) -> None:
     try:
         from torchmetrics.functional import classification as tm
     except ImportError:
         return
     classes = probs.shape[1]
-    found.setdefault("accuracy", {})["torchmetrics"] = lambda: tm.multiclass_accuracy(
+    peers.setdefault("accuracy", {})["torchmetrics"] = lambda: tm.multiclass_accuracy(
         probs, labels, classes, average="micro"
     )
-    found.setdefault("ece", {})["torchmetrics"] = lambda: tm.multiclass_calibration_error(probs, labels, classes, 15)
-    found.setdefault("classwise_ece", {})["torchmetrics"] = lambda: [
+    peers.setdefault("ece", {})["torchmetrics"] = lambda: tm.multiclass_calibration_error(probs, labels, classes, 15)
+    peers.setdefault("classwise_ece", {})["torchmetrics"] = lambda: [
         tm.binary_calibration_error(probs[:, k], (labels == k).int(), 15) for k in range(classes)
     ]
 
 
-def _scikit_learn(found: dict[str, Any], right: np.ndarray, scores: dict[str, np.ndarray]) -> None:
+def _scikit_learn(peers: dict[str, Any], right: np.ndarray, scores: dict[str, np.ndarray]) -> None:
     try:
         from sklearn import metrics as sk
     except ImportError:
         return
     for name, score in scores.items():
-        found[f"auroc {name}"] = {"scikit-learn": lambda s=score: sk.roc_auc_score(right, s)}
-        found[f"aupr_error {name}"] = {"scikit-learn": lambda s=score: sk.average_precision_score(~right, -s)}
-        found[f"fpr95 {name}"] = {"scikit-learn": lambda s=score: sk.roc_curve(right, s)}
+        peers[f"auroc {name}"] = {"scikit-learn": lambda s=score: sk.roc_auc_score(right, s)}
+        peers[f"aupr_error {name}"] = {"scikit-learn": lambda s=score: sk.average_precision_score(~right, -s)}
+        peers[f"fpr95 {name}"] = {"scikit-learn": lambda s=score: sk.roc_curve(right, s)}
 
 
 def _uncertainty_calibration(
-    found: dict[str, Any], table: np.ndarray, truth: np.ndarray, sure: np.ndarray, right: np.ndarray
+    peers: dict[str, Any], table: np.ndarray, truth: np.ndarray, sure: np.ndarray, right: np.ndarray
 ) -> None:
     try:
         import calibration
     except ImportError:
         return
-    found.setdefault("ece", {})["uncertainty-calibration"] = lambda: calibration.get_ece(table, truth, num_bins=15)
-    found.setdefault("ece_mass", {})["uncertainty-calibration"] = lambda: calibration.get_ece_em(
+    peers.setdefault("ece", {})["uncertainty-calibration"] = lambda: calibration.get_ece(table, truth, num_bins=15)
+    peers.setdefault("ece_mass", {})["uncertainty-calibration"] = lambda: calibration.get_ece_em(
         table, truth, num_bins=15
     )
 
 
-def _netcal(found: dict[str, Any], table: np.ndarray, truth: np.ndarray) -> None:
+def _netcal(peers: dict[str, Any], table: np.ndarray, truth: np.ndarray) -> None:
     try:
         from netcal.metrics import ECE
     except ImportError:
         return
-    found.setdefault("ece", {})["netcal"] = lambda: ECE(15).measure(table, truth)
-    found.setdefault("classwise_ece", {})["netcal"] = lambda: [
+    peers.setdefault("ece", {})["netcal"] = lambda: ECE(15).measure(table, truth)
+    peers.setdefault("classwise_ece", {})["netcal"] = lambda: [
         ECE(15).measure(table[:, k], (truth == k).astype(int)) for k in range(table.shape[1])
     ]
 
@@ -171,18 +171,18 @@ def stitched(logits: torch.Tensor, labels: torch.Tensor, own: float, floor: Call
     """The quickest package for each metric, added up."""
     total = 0.0
     for metric, calls in peers(logits, labels).items():
-        found = {}
+        by_package = {}
         for package, call in calls.items():
             try:
-                found[package] = seconds(call) / seconds(floor)
+                by_package[package] = seconds(call) / seconds(floor)
             except Exception as error:  # a peer that breaks on this input is left out, and said so
                 print(f"    {metric} by {package}: {type(error).__name__}: {error}")
-        if found:
-            best = min(found, key=found.__getitem__)
-            total += found[best]
+        if by_package:
+            best = min(by_package, key=by_package.__getitem__)
+            total += by_package[best]
             print(
-                f"    {metric:20} {found[best]:8.2f} x floor by {best}"
-                + "".join(f", {v:.2f} by {k}" for k, v in found.items() if k != best)
+                f"    {metric:20} {by_package[best]:8.2f} x floor by {best}"
+                + "".join(f", {v:.2f} by {k}" for k, v in by_package.items() if k != best)
             )
     print(f"  peers, best of each  {total:8.1f} x floor = {total / own:.1f} x confide")
 
@@ -195,11 +195,11 @@ def shards(count: int, rows: int, classes: int) -> Iterator[tuple[torch.Tensor, 
 def streamed(count: int = 100, rows: int = 100_000, classes: int = 100) -> None:
     """Ten million rows of a hundred classes from an iterator."""
     began = time.process_time()
-    found = confide.evaluate(shards(count, rows, classes))
+    evaluation = confide.evaluate(shards(count, rows, classes))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     print(
         f"stream of {count * rows:,} x {classes}: {time.process_time() - began:.0f} s CPU with making the logits, "
-        f"peak memory of the process {peak:.2f} GB, accuracy {found.value('accuracy', group=None):.4f}"
+        f"peak memory of the process {peak:.2f} GB, accuracy {evaluation.value('accuracy', group=None):.4f}"
     )
 
 

@@ -117,7 +117,7 @@ def against_mapie(val: confide.Predictions, test: confide.Predictions) -> None:
     from mapie.classification import SplitConformalClassifier
     from sklearn.base import BaseEstimator, ClassifierMixin
 
-    class Given(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    class FixedModel(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """A fitted model whose inputs are its probabilities."""
 
         def __init__(self, number: int = 2) -> None:
@@ -137,7 +137,7 @@ def against_mapie(val: confide.Predictions, test: confide.Predictions) -> None:
     labels = val.labels.numpy()
     ours_val = confide.Predictions.from_probs(probs[0], val.labels)
     ours_test = confide.Predictions.from_probs(probs[1], test.labels)
-    model = Given(val.num_classes).fit(None, None)
+    model = FixedModel(val.num_classes).fit(None, None)
     draws: dict[int, Any] = {}
 
     def peer_draws(predictions: confide.Predictions, seed: int) -> Any:
@@ -152,12 +152,12 @@ def against_mapie(val: confide.Predictions, test: confide.Predictions) -> None:
     for word in ("lac", "top_k", "aps"):
 
         def theirs(word: str = word) -> Any:
-            made = SplitConformalClassifier(
+            classifier = SplitConformalClassifier(
                 model, confidence_level=0.9, conformity_score=word, prefit=True, random_state=PEER_SEED
             )
-            made.conformalize(probs[0], labels)
+            classifier.conformalize(probs[0], labels)
             last = {"include_last_label": "randomized"} if word == "aps" else {}
-            return made.predict_set(probs[1], conformity_score_params=last)[1][:, :, 0]
+            return classifier.predict_set(probs[1], conformity_score_params=last)[1][:, :, 0]
 
         def ours(word: str = word, shift: float = 0.0) -> Any:
             fitted = confide.sets.fit(word, ours_val, 0.9, allow_empty=True)

@@ -44,8 +44,8 @@ def mend_imagecorruptions() -> None:
 
     smooth = corruptions.gaussian
 
-    def gaussian(image: Any, *given: Any, multichannel: bool = False, **more: Any) -> Any:
-        return smooth(image, *given, channel_axis=-1 if multichannel else None, **more)
+    def gaussian(image: Any, *sizes: Any, multichannel: bool = False, **more: Any) -> Any:
+        return smooth(image, *sizes, channel_axis=-1 if multichannel else None, **more)
 
     corruptions.gaussian = gaussian
 
@@ -103,7 +103,7 @@ def agree(count: int) -> None:
         for severity in (1, 3, 5):
             own = shift.corrupt(batch, word, severity, ids=np.arange(count)).transpose(0, 2, 3, 1).astype(float)
             peer = np.stack([corrupt(image, corruption_name=word, severity=severity) for image in images]).astype(float)
-            far = [float(np.sqrt(((made - images) ** 2).mean())) for made in (peer, own)]
+            far = [float(np.sqrt(((corrupted - images) ** 2).mean())) for corrupted in (peer, own)]
             print(f"| {word} | {severity} | {far[0]:.1f} | {far[1]:.1f} | {np.abs(own - peer).mean():.2f} |")
 
 
@@ -122,13 +122,13 @@ def on_gpu(args: argparse.Namespace) -> None:
     forward(torch.zeros((args.batch_size, *np.shape(test.inputs)[1:]), dtype=torch.uint8, device=device))
     shift_grid(few, {"warm": Subject(forward)}, severities=(1,), **quick)
     began = time.perf_counter()
-    found = shift_grid(test, {"model": Subject(forward)}, **quick)
+    evaluation = shift_grid(test, {"model": Subject(forward)}, **quick)
     seconds = time.perf_counter() - began
     name = torch.cuda.get_device_name() if device.type == "cuda" else args.device
     print(f"grid of 16 x 5 cells, {len(test)} images, ResNet-18: {seconds:.1f} s in all on {name} (asked: 60)")
     corruptions_alone(test, device)
     if args.run:
-        clean, spoilt = found.value("accuracy"), found.value("accuracy", group="shift=mean")
+        clean, spoilt = evaluation.value("accuracy"), evaluation.value("accuracy", group="shift=mean")
         print(f"accuracy {clean:.4f} clean, {spoilt:.4f} in the grid")
         moved = shift_grid(test, {"model": Subject(forward)}, words="domain", **quick)
         for word in shift.names("domain"):

@@ -194,9 +194,9 @@ def kde_lines(rounds: int) -> list[str]:
         "|---|---|---|---|",
     ]
     for n, num_classes in ((256, 10), (128, 21843)):
-        leaf, found = cases(n, num_classes, torch.float32, "cpu", ("kde_xe",))
+        leaf, steps = cases(n, num_classes, torch.float32, "cpu", ("kde_xe",))
         floor = functools.partial(kde_floor, leaf)
-        ours, least, ratio = microseconds((found["kde_xe"], floor), leaf, rounds, 1)
+        ours, least, ratio = microseconds((steps["kde_xe"], floor), leaf, rounds, 1)
         lines.append(f"| {n} x {num_classes} | {ours / 1e3:.1f} | {least / 1e3:.1f} | {ratio:.2f} |")
         print(lines[-1], flush=True)
     return lines

@@ -147,12 +147,12 @@ def accuracy(dataset: Dataset, args: argparse.Namespace) -> None:
         began = time.perf_counter()
         trained = fit(dataset, settings)
         wall = time.perf_counter() - began
-        said = predict(trained, dataset, "test")
-        found = log_metrics(said.logits, said.labels)
+        predictions = predict(trained, dataset, "test")
+        measured = log_metrics(predictions.logits, predictions.labels)
         train = float(trained.timings["train_seconds"].sum())
         print(
             f"resnet18, cross_entropy, {epochs} epochs of batch 512, seed {seed}: "
-            f"accuracy {100 * found['accuracy']:.2f} %, ECE {100 * found['ece']:.2f} %; "
+            f"accuracy {100 * measured['accuracy']:.2f} %, ECE {100 * measured['ece']:.2f} %; "
             f"training {train:.1f} s, with validation and set-up {wall:.1f} s"
         )
 
@@ -176,8 +176,8 @@ def cpu(repeats: int) -> None:
     print(f"|---|---|---|\n| confide.training.fit | {statistics.median(ours):.2f} | |")
     for name, seconds in theirs.items():
         ratios = sorted(mine / hand for mine, hand in zip(ours, seconds, strict=True))
-        said = f"{statistics.median(ratios):.2f} ({ratios[0]:.2f}, {ratios[-1]:.2f})"
-        print(f"| hand-written, {name} | {statistics.median(seconds):.2f} | {said} |")
+        ratio_text = f"{statistics.median(ratios):.2f} ({ratios[0]:.2f}, {ratios[-1]:.2f})"
+        print(f"| hand-written, {name} | {statistics.median(seconds):.2f} | {ratio_text} |")
 
 
 def hand_written(dataset: Dataset, memory_format: torch.memory_format) -> float:

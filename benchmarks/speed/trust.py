@@ -30,9 +30,9 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=["trust_score", "rmd", "knn", "steep_slope", "combined"])
     parser.add_argument("--peer", action="store_true")
     args = parser.parse_args()
-    train, train_features = made(args.train, args.dim, args.classes, 0, "train")
-    val, val_features = made(5000, args.dim, args.classes, 2, "val")
-    test, test_features = made(args.test, args.dim, args.classes, 1, "test")
+    train, train_features = simulated(args.train, args.dim, args.classes, 0, "train")
+    val, val_features = simulated(5000, args.dim, args.classes, 2, "val")
+    test, test_features = simulated(args.test, args.dim, args.classes, 1, "test")
     reference = confide.Features(train_features, train.labels.numpy(), train.ids, "made", "train")
     start = peak()
     print(
@@ -53,7 +53,7 @@ def main() -> None:
         against_peer(train, train_features, test, test_features)
 
 
-def made(n: int, dim: int, classes: int, seed: int, split: str) -> tuple[confide.Predictions, Any]:
+def simulated(n: int, dim: int, classes: int, seed: int, split: str) -> tuple[confide.Predictions, Any]:
     """Class blobs in feature space and a classifier that is wrong now and then, in float32."""
     rng = np.random.default_rng(seed)
     centres = np.random.default_rng(99).normal(size=(classes, dim)).astype(np.float32) * 0.35
@@ -88,9 +88,9 @@ def against_peer(train: Any, train_features: Any, test: Any, test_features: Any)
         labels = train.labels.numpy()
         trees = [KDTree(train_features[labels == c]) for c in range(train.num_classes)]
         distances = np.stack([tree.query(rows, k=1)[0][:, -1] for tree in trees], axis=1)
-        said = few.facts.prediction.numpy()
-        own = distances[part, said]
-        distances[part, said] = np.inf
+        predicted = few.facts.prediction.numpy()
+        own = distances[part, predicted]
+        distances[part, predicted] = np.inf
         return distances.min(axis=1) / (own + 1e-12)
 
     theirs, usual_time = timed(usual)

@@ -39,7 +39,8 @@ class CalibratorSpec(OptionSpec):
     classes); the `transform` that applies the fitted values to logits, in torch operations only; whether its map is
     `linear` in the logits, so that a fit may start from another's; whether the fit itself `finds_nan`; what it `wants`
     beside logits: nothing, features, or opinions (from features or of other models); whether a call is one `whole`
-    batch, whose rows are not calibrated one by one.
+    batch, whose rows are not calibrated one by one; how what a fit searched for by cross-validation is `settled`: its
+    values as options of a fit on n samples.
     """
 
     title: str = ""
@@ -51,6 +52,7 @@ class CalibratorSpec(OptionSpec):
     finds_nan: bool = False
     wants: Literal["nothing", "features", "opinions"] = "nothing"
     whole: bool = False
+    settled: Callable[[Values, int], Mapping[str, Any]] | None = None
 
 
 CALIBRATORS = Registry("calibrator", CalibratorSpec)

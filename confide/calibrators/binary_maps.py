@@ -194,7 +194,7 @@ def fit_one_versus_rest(logits: Logits, labels: Labels, word: str) -> FittedValu
     """The map of every class, stacked."""
     maps, known = [], labels.numpy()
     for first, probs in class_columns(logits):
-        maps += [BINARY_MAPS[word].fit(np.array(column), known == k) for k, column in enumerate(probs.T, start=first)]
+        maps += [BINARY_MAPS[word].fit(np.array(column), known == k) for k, column in enumerate(probs, start=first)]
     return FittedValues({name: _stacked(name, [tables[name] for tables in maps]) for name in maps[0]})
 
 

@@ -18,21 +18,22 @@ from torch import Tensor, nn
 from confide.calibrators.base import CALIBRATORS, Calibrator, Values
 from confide.calibrators.evidence import Evidence
 from confide.calibrators.probability_maps import (
-    beta_map,
+    PSEUDO_COUNT,
+    beta_maps,
     bin_map,
-    binary_logistic_regression,
     inner_below,
     interpolated,
     isotonic_nodes,
     looked_up,
     padded,
     spline_nodes,
+    with_pseudo_counts,
 )
 from confide.calibrators.temperature_scaling import temperature
 from confide.checks import InputError, check_options
 from confide.facts import SMALLEST_PROBABILITY
 from confide.files.fitted import FittedState
-from confide.numerics.logistic import platt_targets
+from confide.numerics.logistic import logistic_regressions, platt_targets
 from confide.predictions import Predictions
 from confide.types import Flags, Floats, Logits
 
@@ -95,13 +96,16 @@ def _fit_temperature(confidence: Floats, correct: Flags) -> dict[str, Tensor]:
 def _fit_platt(confidence: Floats, correct: Flags) -> dict[str, Tensor]:
     values = {"smallest": _number(smallest_doubt(confidence))}
     odds = log_odds(values, torch.from_numpy(confidence)).numpy()
-    (slope,), intercept = binary_logistic_regression([odds], platt_targets(correct), True)
+    targets = platt_targets(correct)
+    slope, intercept = logistic_regressions(
+        [odds[None], np.ones((1, len(odds)))], None, np.array([[targets @ odds, targets.sum()]])
+    )[0]
     return {**values, "slope": _number(slope), "intercept": _number(intercept)}
 
 
-def _fit_isotonic(confidence: Floats, correct: Flags) -> dict[str, Tensor]:
+def _fit_isotonic(confidence: Floats, correct: Flags, pseudo_count: float = PSEUDO_COUNT) -> dict[str, Tensor]:
     nodes, levels = (padded([part])[0] for part in isotonic_nodes([confidence], confidence[correct]))
-    return {"nodes": nodes, "levels": levels}
+    return {"nodes": nodes, "levels": with_pseudo_counts(levels, pseudo_count, len(confidence), 2)}
 
 
 def _fit_histogram(
@@ -118,7 +122,7 @@ def _fit_spline(confidence: Floats, correct: Flags, knots: int = 6) -> dict[str,
 
 def _fit_beta(confidence: Floats, correct: Flags, form: str = "abm") -> dict[str, Tensor]:
     smallest = smallest_doubt(confidence)
-    a, b, intercept = beta_map(np.clip(confidence, smallest, 1 - smallest), correct.astype(np.float64), form)
+    a, b, intercept = beta_maps(np.clip(confidence, smallest, 1 - smallest)[None], correct[None], form)[0]
     return {"smallest": _number(smallest), "a": _number(a), "b": _number(b), "intercept": _number(intercept)}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -416,7 +417,8 @@ def choose(
         words: the candidates; by default the methods that do well at most sizes, or, for confidence and correctness
             alone, those that map a confidence.
         score: `nll` or `brier`, both proper; of the confidence where no more is known.
-        folds: parts of the cross-validation, balanced within labels.
+        folds: parts of the cross-validation, balanced within labels. The strength of a Dirichlet pull is searched once,
+            on all samples, not once for every part.
         seed: of the parts.
         by: column for calibration by group.
         bands: cut that column's numbers into so many bands.
@@ -461,12 +463,15 @@ def choose(
             f"{folds}-fold cross-validation needs at least {2 * folds} predictions, got {len(predictions)}"
         )
     plain = HeldOutScores.of(predictions, score)
-    candidates, failed = [plain.candidate(NONE, plain)], {}
+    candidates, failed, whole = [plain.candidate(NONE, plain)], {}, {}
     common = {"by": by, "bands": bands, "features": features, "fitted": fitted, "opinions": opinions}
     with Progress("calibrate", len(words) * folds) as progress:
         for word in dict.fromkeys(words):
             try:
-                refit = _refit(word, predictions, {**common, **(options or {}).get(word, {})})
+                own = {**common, **(options or {}).get(word, {})}
+                if CALIBRATORS.get(word).spec.settled is not None and by is None and not only_confidence:
+                    whole[word] = fit(word, predictions, **own)
+                refit = _refit(word, predictions, own, whole.get(word))
                 held = held_out_scores(refit, predictions, folds, seed, score, progress)
             except InputError as error:
                 failed[word] = str(error)
@@ -480,7 +485,8 @@ def choose(
     if best.word == NONE:
         calibrator = identity(predictions, warnings)
     else:
-        calibrator = fit(best.word, predictions, **common, **(options or {}).get(best.word, {}))
+        own = {**common, **(options or {}).get(best.word, {})}
+        calibrator = whole.get(best.word) or fit(best.word, predictions, **own)
     warnings = (*warnings, *calibrator.notes)
     return Choice(
         score, tuple(candidates), best.word, calibrator, tuple(dict.fromkeys(warnings)), failed, len(predictions)
@@ -550,14 +556,22 @@ Refit = Callable[[Rows, Rows], Predictions]
 """(rows to fit on, rows to calibrate) -> the latter, calibrated."""
 
 
-def _refit(word: str, predictions: Predictions, options: Mapping[str, Any]) -> Refit:
-    """How a method is fitted on some rows and applied to others; what it looks at beside logits is matched once."""
+def _refit(word: str, predictions: Predictions, options: Mapping[str, Any], whole: Calibrator | None = None) -> Refit:
+    """How a method is fitted on some rows and applied to others; what it looks at beside logits is matched once, and
+    what it searches for is that of the fit on the whole: one number for thousands of samples.
+    """
     method = CALIBRATORS.get(word)
     names = ("features", "fitted", "opinions")
     beside, own = {n: options[n] for n in names}, {k: v for k, v in options.items() if k not in names}
     evidence = fit_evidence(method, predictions, beside["features"], beside["fitted"], beside["opinions"] or {})
     if evidence is None or own["by"] is not None:
-        return lambda train, held: fit(word, predictions.take(train), **own)(predictions.take(held))
+        settled = None if whole is None or method.spec.settled is None else partial(method.spec.settled, whole.values)
+
+        def refit_logits(train: Rows, held: Rows) -> Predictions:
+            searched = {} if settled is None else settled(len(train))
+            return fit(word, predictions.take(train), **{**searched, **own})(predictions.take(held))
+
+        return refit_logits
     known = evidence
     settings = method.checked({k: v for k, v in own.items() if k not in GROUPED})
 

@@ -11,12 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from confide.block_sizes import CACHED_FLOAT64, CACHED_SEARCH, rows_in
+from confide.block_sizes import CACHED_FLOAT64, CACHED_SEARCH, MEMORY, rows_in
 from confide.calibrators.base import CALIBRATORS, FittedValues, Values, log_sums
 from confide.calibrators.temperature_scaling import best_scale, row_dot
 from confide.numerics.minimise import InverseCurvature, lbfgs, truncated_newton
@@ -34,7 +35,7 @@ from confide.types import Labels, Logits
 WIDE_WORK = 1 << 22
 """n c^2 up to which a pass runs in float64, whatever the logits are: then rounding does not end the search."""
 MANY_CLASSES = 128
-CURVATURE_ROWS = 1500
+CURVATURE_ROWS = 1000
 MATRIX_ITERATIONS = 300
 
 
@@ -109,8 +110,11 @@ class SoftmaxRows:
         self.n, self.num_classes = n, num_classes
         # Rows at least as many as classes: adding a block's `c c+1` slopes should cost little beside making them.
         self.block = max(1, min(n, max(rows_in(CACHED_FLOAT64, num_classes), num_classes)))
-        self.inputs = torch.empty(self.block, num_classes, dtype=self.dtype)
-        self.scores = torch.empty_like(self.inputs)
+        self.scores = torch.empty(self.block, num_classes, dtype=self.dtype)
+        height = n if n * num_classes <= MEMORY else self.block
+        self.inputs = torch.empty(height, num_classes, dtype=self.dtype)
+        if height == n:
+            self._read(slice(0, n))
 
     def thinned(self, size: int) -> SoftmaxRows:
         """Every k-th row, about `size` of them."""
@@ -125,7 +129,10 @@ class SoftmaxRows:
         return [slice(k, min(k + self.block, self.n)) for k in range(0, self.n, self.block)]
 
     def inputs_of(self, part: slice) -> Tensor:
-        """Features less their shift, in the ready buffer."""
+        """Features less their shift: all of few rows are ready, those of many are read block by block."""
+        return self.inputs[part] if len(self.inputs) == self.n else self._read(part)
+
+    def _read(self, part: slice) -> Tensor:
         inputs = self.inputs[: part.stop - part.start]
         rows = part if self.index is None else self.index[part]
         inputs.copy_(self.features[rows])
@@ -238,17 +245,21 @@ def _class_blocks(rows: SoftmaxRows, start: Tensor) -> Callable[[Penalty], Chang
             curvature[k].add_(torch.mm(scaled.T, inputs), alpha=1 / rows.n)
 
     def turns(penalty: Penalty) -> ChangesOfBasis:
-        ridged, index = curvature.clone(), torch.arange(size)
-        for k in range(rows.num_classes):
-            ridge = torch.full((size,), 2 * penalty.off, dtype=torch.float64)
-            ridge[k], ridge[-1] = 2 * penalty.diagonal, 2 * penalty.bias
-            ridged[k, index, index] += ridge + 1e-6 * curvature[k].trace() / size + 1e-12
-        unit = torch.eye(size, dtype=torch.float64).expand_as(ridged)
-        roots = torch.linalg.solve_triangular(torch.linalg.cholesky(ridged), unit, upper=False)
-        return (
-            lambda unknowns: torch.bmm(unknowns[:, None, :], roots)[:, 0],
-            lambda gradient: torch.bmm(roots, gradient[:, :, None])[:, :, 0],
-        )
+        ridge = torch.full((rows.num_classes, size), 2 * penalty.off, dtype=torch.float64)
+        ridge.diagonal().fill_(2 * penalty.diagonal)
+        ridge[:, -1] = 2 * penalty.bias
+        lengths = curvature.diagonal(dim1=1, dim2=2)
+        ridged = curvature + torch.diag_embed(ridge + 1e-6 * lengths.mean(dim=1, keepdim=True) + 1e-12)
+        # About the right curvature is enough, so the precision of the passes is too.
+        lower = torch.linalg.cholesky(ridged).to(rows.dtype)
+
+        def solved(rights: Tensor, *, transposed: bool) -> Tensor:
+            factor = lower.mT if transposed else lower
+            columns = rights.to(rows.dtype)[:, :, None]
+            turned: Tensor = torch.linalg.solve_triangular(factor, columns, upper=transposed)[:, :, 0].double()
+            return turned
+
+        return partial(solved, transposed=True), partial(solved, transposed=False)
 
     return turns
 
@@ -638,6 +649,14 @@ def fitted_map(
 # dirichlet: softmax(W log p + b).
 
 
+def settled_strength(values: Values, n: int) -> dict[str, float | bool]:
+    """The options that pull n samples with the strength of a fit."""
+    if "strength" not in values:
+        return {}
+    pull = float(values["strength"]) / n
+    return {"reg_lambda": pull, "reg_mu": pull, "reference_row": False}
+
+
 def apply_dirichlet(values: Values, logits: Logits) -> Logits:
     """Log-probabilities of W log p + b."""
     log_probs = torch.log_softmax(logits, dim=1)
@@ -655,6 +674,7 @@ def apply_dirichlet(values: Values, logits: Logits) -> Logits:
     parameters=(0, 1, 1),
     linear=True,
     transform=apply_dirichlet,
+    settled=settled_strength,
 )
 def dirichlet(
     logits: Logits,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -26,7 +25,8 @@ from confide.calibrators.base import (
 from confide.checks import InputError
 from confide.facts import SMALLEST_PROBABILITY
 from confide.numerics.binning import MOST_BINS, bin_of, width_edges
-from confide.types import Floats, Labels, Logits, Probs
+from confide.numerics.logistic import PooledPoints, logistic_regressions
+from confide.types import Flags, Floats, Labels, Logits, Probs
 
 # Monotone and piecewise linear maps of one number: nodes found in numpy, applied in torch.
 
@@ -121,6 +121,8 @@ def with_top(logits: Logits, lead: Tensor, confidence: Tensor) -> Logits:
 
 RANKING_SHARE = 1e-9
 """Share of the old probability added so that equal steps keep their order (Zhang et al., 2020)."""
+PSEUDO_COUNT = 1.0
+"""Laplace's: without it the first sample of a class below its lowest hit costs all the likelihood there is."""
 
 
 def apply_isotonic(values: Values, logits: Logits) -> Logits:
@@ -134,14 +136,17 @@ def apply_isotonic(values: Values, logits: Logits) -> Logits:
     "isotonic",
     paper="Zadrozny and Elkan, 2002; accuracy-preserving form: Zhang et al., 2020, arXiv:2003.07329",
     title="isotonic calibration",
-    corners=({"form": "one_map"}, {"form": "ranked"}),
+    corners=({"form": "one_map"}, {"form": "ranked"}, {"pseudo_count": 0.0}),
+    ranges={"pseudo_count": (0.0, 1e9)},
     choices={"form": ("one_vs_rest", "ranked", "one_map")},
     keeps_argmax=("form", "one_map"),
     yields="probabilities",
     parameters=(0, 10, 0),
     transform=apply_isotonic,
 )
-def isotonic(logits: Logits, labels: Labels, *, form: str = "one_vs_rest") -> FittedValues:
+def isotonic(
+    logits: Logits, labels: Labels, *, form: str = "one_vs_rest", pseudo_count: float = PSEUDO_COUNT
+) -> FittedValues:
     """Isotonic regression, q_k proportional to m_k(p_k) with m_k monotone, fitted to 1[y = k].
 
     Args:
@@ -149,6 +154,8 @@ def isotonic(logits: Logits, labels: Labels, *, form: str = "one_vs_rest") -> Fi
         labels: their classes, `n`.
         form: `one_vs_rest` fits a map per class; `ranked` adds 1e-9 p to it, so that classes on one step keep their
             order (IROvA); `one_map` shares one such map among all classes and never changes the argmax (IRM).
+        pseudo_count: added samples of every class that fall anywhere, (n m + a) / (n + a c): no class is impossible
+            because no sample of it was seen. 0 is the regression itself, as the released codes have it.
 
     Returns:
         The fitted values, for the transform of this word, and what a person should know about the fit.
@@ -161,7 +168,7 @@ def isotonic(logits: Logits, labels: Labels, *, form: str = "one_vs_rest") -> Fi
         >>> val = confide.Predictions(4.0 * torch.eye(3)[predicted], labels, split="val")
         >>> calibrator = confide.calibrators.fit("isotonic", val)
         >>> [round(float(p.facts.confidence.mean()), 2) for p in (val, calibrator(val))]
-        [0.96, 0.8]
+        [0.96, 0.78]
     """
     ranking = torch.tensor(0.0 if form == "one_vs_rest" else RANKING_SHARE, dtype=torch.float64)
     if form == "one_map":
@@ -169,7 +176,13 @@ def isotonic(logits: Logits, labels: Labels, *, form: str = "one_vs_rest") -> Fi
         nodes, levels = (padded([part])[0] for part in steps)
     else:
         nodes, levels = (padded(list(part)) for part in zip(*_class_maps(logits, labels), strict=True))
+    levels = with_pseudo_counts(levels, pseudo_count, len(logits), logits.shape[1])
     return FittedValues({"nodes": nodes, "levels": levels, "ranking": ranking})
+
+
+def with_pseudo_counts(levels: Tensor, pseudo_count: float, n: int, num_classes: int) -> Tensor:
+    """Levels of maps fitted on n samples after so many more of every class, alike at every level."""
+    return (n * levels + pseudo_count) / (n + pseudo_count * num_classes)
 
 
 def _chunks(logits: Logits) -> Iterator[Floats]:
@@ -188,24 +201,24 @@ def _true_probs(logits: Logits, labels: Labels) -> Floats:
 
 def _class_maps(logits: Logits, labels: Labels) -> Iterator[tuple[Floats, Floats]]:
     for first, probs in class_columns(logits):
-        for k, column in enumerate(probs.T, start=first):
+        for k, column in enumerate(probs, start=first):
             hits = column[labels.numpy() == k]
             # A class that never occurs keeps its probabilities.
             yield isotonic_nodes([column], hits) if len(hits) else (np.array([0.0, 1.0]), np.array([0.0, 1.0]))
 
 
 def class_columns(logits: Logits) -> Iterator[tuple[int, Floats]]:
-    """(first class, probabilities `n k`) by groups of classes, so that never all of n x c is held in float64.
+    """(first class, probabilities `k n`) by groups of classes, so that never all of n x c is held in float64.
 
     All groups share one buffer: a group is gone when the next is asked for.
     """
     shift = log_sums(logits)
     width = rows_in(4 * CACHED_FLOAT64, len(logits))
-    buffer = torch.empty(len(logits), min(width, logits.shape[1]), dtype=torch.float64)
+    buffer = torch.empty(min(width, logits.shape[1]), len(logits), dtype=torch.float64)
     for first in range(0, logits.shape[1], width):
-        columns = logits[:, first : first + width]
-        part = buffer[:, : columns.shape[1]].copy_(columns)
-        yield first, part.sub_(shift[:, None]).exp_().numpy()
+        columns = logits[:, first : first + width].T
+        part = buffer[: len(columns)].copy_(columns).sub_(shift).numpy()
+        yield first, np.exp(part, out=part)
 
 
 # histogram: the share of hits in the bin of a probability.
@@ -272,7 +285,7 @@ def histogram(
         maps = [
             bin_map(column, labels.numpy() == k, bins, binning, empty)
             for first, probs in class_columns(logits)
-            for k, column in enumerate(probs.T, start=first)
+            for k, column in enumerate(probs, start=first)
         ]
     edges, levels = (padded(list(part)) for part in zip(*maps, strict=True))
     at = 0 if target == "top" else slice(None)
@@ -367,9 +380,9 @@ def fitted_spline(at: Floats, heights: Floats, knots: int) -> CubicSpline:
 
 # beta: a logistic map of log p and -log(1 - p) for every class.
 
-BETA_RIDGE = 1e-11
-"""1 / C of the released code's logistic regression: next to nothing, but a separable class stays finite."""
 BETA_SMALLEST = float(np.finfo(np.float64).eps)
+STEEP_MAP = 4.0
+"""A slope above it tells apart points that were pooled: then all of them are looked at."""
 
 
 def apply_beta(values: Values, logits: Logits) -> Logits:
@@ -412,101 +425,60 @@ def beta(logits: Logits, labels: Labels, *, form: str = "abm") -> FittedValues:
         >>> [round(float(p.facts.confidence.mean()), 2) for p in (val, calibrator(val))]
         [0.96, 0.8]
     """
-    maps = []
+    parts = []
     for first, probs in class_columns(logits):
-        for k, column in enumerate(probs.T, start=first):
-            maps.append(beta_map(column, (labels.numpy() == k).astype(np.float64), form))
-    a, b, intercept = (torch.tensor(part, dtype=torch.float64) for part in zip(*maps, strict=True))
-    return FittedValues({"a": a, "b": b, "intercept": intercept})
+        hits = labels.numpy() == np.arange(first, first + len(probs))[:, None]
+        parts.append(beta_maps(probs, hits, form))
+    a, b, intercept = torch.from_numpy(np.concatenate(parts)).T
+    return FittedValues({"a": a.clone(), "b": b.clone(), "intercept": intercept.clone()})
 
 
-def beta_map(probs: Floats, hits: Floats, form: str) -> tuple[float, float, float]:
-    """(a, b, intercept) of one class; a class that never or always occurs keeps its probabilities."""
-    if not 0 < hits.sum() < len(hits):
-        return 1.0, 1.0, 0.0
-    clipped = np.clip(probs, BETA_SMALLEST, 1 - BETA_SMALLEST)
-    log_p, log_q = np.log(clipped), -np.log1p(-clipped)
+def beta_maps(probs: Floats, hits: Flags, form: str) -> Floats:
+    """(a, b, intercept) `k 3` of k classes, from `k n`; a class that never or always occurs keeps its probabilities."""
+    maps = np.tile([1.0, 1.0, 0.0], (len(probs), 1))
+    number = hits.sum(axis=1)
+    mixed = (number > 0) & (number < hits.shape[1])
+    if not mixed.any():
+        return maps
+    odds = np.clip(probs[mixed], BETA_SMALLEST, 1 - BETA_SMALLEST)
+    odds = np.log(odds) - np.log1p(-odds)
+    maps[mixed] = _beta_of_odds(odds, hits[mixed], form)
+    return maps
+
+
+def _beta_of_odds(odds: Floats, hits: Flags, form: str) -> Floats:
+    """The maps `k 3` of classes that both occur and do not."""
+    which = np.nonzero(hits)[0]
+    of_hits = beta_columns(odds[hits], form)
+    sums: Floats = np.stack([np.bincount(which, column, minlength=len(hits)) for column in of_hits], axis=1)
+    points = PooledPoints.of(odds)
+    slopes = 1 if form == "am" else 2
+    free = np.ones(sums.shape, dtype=bool)
+    weights = logistic_regressions(beta_columns(points.at, form), points.counts, sums, free)
+    if slopes == 2:
+        # A negative slope would turn the order round: drop that feature and fit again.
+        negative = weights[:, :2] < 0
+        negative[:, 1] &= ~negative[:, 0]
+        free[:, :2] = ~negative
+        again = np.asarray(negative.any(axis=1))
+        if again.any():
+            part = points.only(again)
+            weights[again] = logistic_regressions(beta_columns(part.at, form), part.counts, sums[again], free[again])
+    steep = np.abs(weights[:, :slopes]).max(axis=1) > STEEP_MAP
+    if points.counts is not None and steep.any():
+        columns = beta_columns(odds[steep], form)
+        weights[steep] = logistic_regressions(columns, None, sums[steep], free[steep], weights[steep])
+    flat = (weights[:, :slopes] < 0).any(axis=1)
+    a, b = np.where(flat, 0.0, weights[:, 0]), np.where(flat, 0.0, weights[:, slopes - 1])
+    if form == "ab":
+        return np.column_stack([a, b, (a - b) * np.log(2.0)])
+    log_odds = np.log(hits.sum(axis=1) / (~hits).sum(axis=1))
+    return np.column_stack([a, b, np.where(flat, log_odds, weights[:, -1])])
+
+
+def beta_columns(odds: Floats, form: str) -> list[Floats]:
+    """The features of log odds: log p and -log(1 - p) with an intercept, their sum with one, both of 2 p without."""
     if form == "am":
-        (a,), intercept = binary_logistic_regression([log_p + log_q], hits, True)
-        return (a, a, intercept) if a >= 0 else (0.0, 0.0, _log_odds(hits))
-    shift = np.log(2.0) if form == "ab" else 0.0
-    columns = [log_p + shift, log_q - shift]
-    (a, b), intercept = binary_logistic_regression(columns, hits, form == "abm")
-    # A negative slope would turn the order round: drop that feature and fit again.
-    if a < 0:
-        (b,), intercept = binary_logistic_regression(columns[1:], hits, form == "abm")
-        a = 0.0
-    elif b < 0:
-        (a,), intercept = binary_logistic_regression(columns[:1], hits, form == "abm")
-        b = 0.0
-    if min(a, b) < 0:
-        return 0.0, 0.0, _log_odds(hits) if form == "abm" else 0.0
-    return a, b, intercept + (a - b) * shift
-
-
-def _log_odds(hits: Floats) -> float:
-    return float(np.log(hits.sum()) - np.log(len(hits) - hits.sum()))
-
-
-@dataclass(frozen=True)
-class _Step:
-    loss: float
-    slope: Floats
-    curvature: Floats
-
-
-THINNED_MISSES = 2048
-"""Misses that a search starts from where there are many more: its first steps need not see them all."""
-
-
-def binary_logistic_regression(columns: list[Floats], hits: Floats, intercept: bool) -> tuple[list[float], float]:
-    """Logistic regression by damped Newton: weights and intercept (0 without one)."""
-    features = np.stack([*columns, np.ones_like(hits)] if intercept else columns)
-    penalty = np.array([BETA_RIDGE] * len(columns) + [0.0] * intercept)
-    weights, misses = np.zeros(len(features)), len(hits) - hits.sum()
-    if misses > 2 * THINNED_MISSES:
-        # The hits and the likeliest misses decide; of the others every k-th stands for k.
-        last = len(hits) - THINNED_MISSES
-        whole = (hits > 0.5) | (columns[0] >= np.partition(columns[0], last)[last])
-        seen = whole.copy()
-        seen[:: len(hits) // THINNED_MISSES] = True
-        counts = np.where(whole[seen], 1.0, (~whole).sum() / max(1, (seen & ~whole).sum()))
-        weights = _newton(np.ascontiguousarray(features[:, seen]), hits[seen], counts, penalty, weights)
-    weights = _newton(features, hits, None, penalty, weights)
-    return weights[: len(columns)].tolist(), float(weights[-1]) if intercept else 0.0
-
-
-def _newton(features: Floats, hits: Floats, counts: Floats | None, penalty: Floats, weights: Floats) -> Floats:
-    """From these weights to those with the smallest loss; every sample counts so many times."""
-    here = _newton_step(features, hits, counts, penalty, weights)
-    for _ in range(100):
-        # The sum, not the mean: RIDGE means the same at any n, as in the released code.
-        step = np.linalg.lstsq(here.curvature, -here.slope, rcond=None)[0]
-        if -float(here.slope @ step) <= 1e-9 * abs(here.loss):
-            # So near, a full step leaves an error of the square of this one, and rounding would hide it.
-            return weights + step
-        size = 1.0
-        while size > 1e-8:
-            there = _newton_step(features, hits, counts, penalty, weights + size * step)
-            if there.loss <= here.loss + 1e-4 * size * float(here.slope @ step):
-                break
-            size /= 2
-        else:
-            break
-        weights, here = weights + size * step, there
-    return weights
-
-
-def _newton_step(features: Floats, hits: Floats, counts: Floats | None, penalty: Floats, weights: Floats) -> _Step:
-    # torch's matrix products keep to the threads it was given; numpy's would hand these thin ones out.
-    rows = torch.from_numpy(features)
-    scores = torch.mv(rows.T, torch.from_numpy(weights)).numpy()
-    tail = np.exp(-np.abs(scores))
-    losses = np.maximum(scores, 0) - hits * scores + np.log1p(tail)
-    probs = np.where(scores >= 0, 1.0, tail) / (1 + tail)
-    gaps, spread = probs - hits, probs * (1 - probs)
-    if counts is not None:
-        losses, gaps, spread = losses * counts, gaps * counts, spread * counts
-    curvature = torch.mm(rows * torch.from_numpy(spread), rows.T).numpy() + np.diag(penalty)
-    slope = torch.mv(rows, torch.from_numpy(gaps)).numpy() + penalty * weights
-    return _Step(float(np.sum(losses) + penalty @ weights**2 / 2), slope, curvature)
+        return [odds, np.ones_like(odds)]
+    log_p, log_q = -np.logaddexp(0.0, -odds), np.logaddexp(0.0, odds)
+    return [log_p + np.log(2.0), log_q - np.log(2.0)] if form == "ab" else [log_p, log_q, np.ones_like(odds)]

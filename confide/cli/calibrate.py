@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from confide.cli.shared import load_predictions, p_value, print_json, text_table
+from confide.cli.shared import load_predictions, p_value, print_json, split_pair, text_table
 
 if TYPE_CHECKING:
     from confide.calibrators import Choice
@@ -122,10 +122,11 @@ def read_opinions(args: argparse.Namespace, fitted_on: Predictions, applied_to: 
         raise InputError("--classes is of a second opinion; pass --opinion too")
     models: tuple[dict[str, Predictions], ...] = ({}, {})
     for entry in set(args.opinion) - set(words):
-        name, _, files = entry.partition("=")
+        form = "--opinion must be a word or NAME=A,B with two files of predictions"
+        name, files = split_pair(entry, form)
         paths = files.split(",")
-        if not name or len(paths) != 2:
-            raise InputError(f"--opinion must be a word or NAME=A,B with two files of predictions, got '{entry}'")
+        if len(paths) != 2:
+            raise InputError(f"{form}, got '{entry}'")
         for part, path in zip(models, paths, strict=True):
             part[name] = load_predictions(path)
     if not words:

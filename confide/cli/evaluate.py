@@ -145,8 +145,8 @@ def table_of(evaluation: Evaluation) -> str:
     shown = 5 if any(row[2] or row[3] != "-" for row in rows) else 2
     header = ["metric", "value", "95 % interval", "by chance", "p calibrated"]
     text = text_table(header[:shown], [row[:shown] for row in rows])
-    n = whole[0].n if whole else 0
-    return f"{n:,} sample{'s' * (n != 1)}\n\n{text}{groups_of(evaluation)}"
+    n, rows_are = whole[0].n if whole else 0, evaluation.about.unit or "samples"
+    return f"{n:,} {rows_are.removesuffix('s') if n == 1 else rows_are}\n\n{text}{groups_of(evaluation)}"
 
 
 def groups_of(evaluation: Evaluation) -> str:

@@ -20,6 +20,7 @@ VERBS = {
     "compare": "paired tests between predictions on the same samples",
     "slices": "groups of samples whose confidence is wrong beyond chance",
     "operating-point": "a confidence threshold with a guaranteed risk",
+    "labels": "thresholds of multilabel predictions, by cost, F or promised precision; which labels hold",
     "sets": "prediction sets that hold the true class as often as promised",
     "decide": "what to do with every sample by cost, whom to ask, what it costs",
     "monitor": "watch predictions in the field: estimates without labels, drift, alarms",

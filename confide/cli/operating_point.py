@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from confide.cli.shared import NOT_KEPT, load_predictions, print_json, text_table
+from confide.cli.shared import NOT_KEPT, load_predictions, print_json, split_pair, text_table
 
 if TYPE_CHECKING:
-    from confide.evaluation.operating_points import OperatingPoint
     from confide.predictions import Predictions
-    from confide.results import PromisedRisk
+    from confide.results import OperatingPoint, PromisedRisk
 
 
 EXAMPLE = (
@@ -78,12 +77,13 @@ def risks_of(texts: list[str] | None) -> float | dict[str, float] | None:
 
     if texts is None:
         return None
+    form = "--risk takes a number, or NAME=NUMBER for each risk"
     try:
         if len(texts) == 1 and "=" not in texts[0]:
             return float(texts[0])
-        return {name.strip(): float(value) for name, _, value in (text.rpartition("=") for text in texts)}
+        return {name: float(value) for name, value in (split_pair(text, form, last=True) for text in texts)}
     except ValueError:
-        raise InputError(f"--risk takes a number, or NAME=NUMBER for each risk, got '{' '.join(texts)}'") from None
+        raise InputError(f"{form}, got '{' '.join(texts)}'") from None
 
 
 def point_text(point: OperatingPoint) -> str:
@@ -150,9 +150,10 @@ def class_name(names: tuple[str, ...] | None, key: str) -> str:
 
 def apply(args: argparse.Namespace, predictions: Predictions) -> int:
     """What a saved point accepts of a file, and how it does there where the labels are known."""
-    from confide.evaluation.operating_points import OperatingPoint, apply_operating_point, observed
+    from confide.evaluation.operating_points import apply_operating_point, observed
     from confide.evaluation.risks import observed_risks
     from confide.files import formats
+    from confide.results import OperatingPoint
 
     point = OperatingPoint.load(args.apply)
     accepted = apply_operating_point(point, predictions)

@@ -6,7 +6,7 @@ import argparse
 import time
 from typing import TYPE_CHECKING, Any
 
-from confide.cli.shared import parse_options, print_json
+from confide.cli.shared import parse_options, print_json, split_pair
 
 if TYPE_CHECKING:
     from confide.predictions import Predictions
@@ -21,7 +21,7 @@ EXAMPLE = """\
   confide predict runs/confide fashion-sample --calibrator runs/confide/calibrator.json --out calibrated.parquet
   confide predict runs/a fashion-sample --calibrator opinion.json --opinion b=b-test.parquet --out joined.parquet
   confide predict runs/adafocal fashion-sample --shift gaussian_noise --severity 3 --out noisy.parquet
-  confide predict runs/adafocal other-images/ --foreign --out ood.parquet"""
+  confide predict runs/adafocal other-images/ --ood --out ood.parquet"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--average", choices=("logits", "probs"), default="logits", help="of these passes")
     add("--shift", metavar="WORD", help="images made worse first: gaussian_noise, fog, ... (docs/shift.md)")
     add("--severity", type=int, default=3, help="of the shift, 1 to 5 (default: 3)")
-    add("--foreign", action="store_true", help="out-of-distribution data, of other classes: their labels do not count")
+    add("--ood", action="store_true", help="out-of-distribution data, of other classes: their labels do not count")
     add("--write-features", metavar="FILE", help="also write the penultimate features, .npz or .parquet")
     add("--trust", metavar="FILE", help="add the column `trust` of a saved trust predictor (trust.json)")
     add("--features", metavar="FILE", help="features for --trust; by default the model's penultimate ones")
@@ -60,6 +60,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     from confide import pipeline
     from confide.checks import InputError
+    from confide.config import MethodChoice
     from confide.data import load_dataset, load_unlabelled
     from confide.predictions import Predictions
     from confide.records import Features, Scores
@@ -83,7 +84,7 @@ def run(args: argparse.Namespace) -> None:
 
     def extract_by(word: str, **options: Any) -> Features:
         device = None if args.device == "auto" else args.device
-        choice = pipeline.MethodChoice(word, options)
+        choice = MethodChoice(word, options)
         began = time.perf_counter()
         rows = pipeline.extract(dataset, choice, args.split, batch_size=args.batch_size or 64, device=device)
         seconds[f"features {word}"] = time.perf_counter() - began
@@ -96,7 +97,7 @@ def run(args: argparse.Namespace) -> None:
         args.split,
         passes=args.passes,
         average=args.average,
-        ood=args.foreign or unlabelled is not None,
+        ood=args.ood or unlabelled is not None,
         batch_size=args.batch_size,
         device=args.device,
     )
@@ -111,7 +112,8 @@ def run(args: argparse.Namespace) -> None:
     if args.scores:
         predictions = pipeline.with_difficulty(predictions, Scores.load(args.scores))
     if args.calibrator:
-        opinions = {name: Predictions.load(file) for name, _, file in (entry.partition("=") for entry in args.opinion)}
+        pairs = (split_pair(entry, "--opinion must be NAME=FILE") for entry in args.opinion)
+        opinions = {name: Predictions.load(file) for name, file in pairs}
         predictions = pipeline.apply_calibrator(
             args.calibrator, predictions, extract_by, rows=args.second, opinions=opinions
         )
@@ -129,7 +131,7 @@ def show(predictions: Predictions, members: int, args: argparse.Namespace, price
     summary["milliseconds_a_sample"] = price
     if args.shift:
         summary |= {"shift": args.shift, "severity": args.severity}
-    judged = predictions.has_labels and not args.foreign
+    judged = predictions.has_labels and not args.ood
     if judged:
         summary |= log_metrics(predictions.logits, predictions.labels)
     if args.json:

@@ -10,7 +10,7 @@ from itertools import combinations
 import numpy as np
 
 from confide.checks import InputError
-from confide.evaluation.evaluate import MetricRequest, metric_words, why_unavailable
+from confide.evaluation.evaluate import MetricRequest, kind_tables, metric_words, why_unavailable
 from confide.metrics.base import MetricSpec, metric_name, parse_metric
 from confide.metrics.influence import Influence, Spread, mean_interval, spread_of
 from confide.metrics.intervals import chance_of, without_noise
@@ -228,8 +228,8 @@ def comparable_requests(
 ) -> list[MetricRequest]:
     """Metrics that have a direction and that all predictions allow."""
     chosen = []
-    only_confidence = any(record.outputs.only_confidence for record in records)
-    for word in dict.fromkeys(metric_words(metrics, only_confidence=only_confidence)):
+    tables = [table for record in records for table in kind_tables(record)]
+    for word in dict.fromkeys(metric_words(metrics, tables)):
         method, options = parse_metric(word)
         if method.spec.info.better == "neither" or any(cannot_be_paired(method, record) for record in records):
             if not isinstance(metrics, str):

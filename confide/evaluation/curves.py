@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.metrics.influence import wilson_interval
 from confide.metrics.resampling import bernoulli_sums
 from confide.metrics.view import MetricSamples, View
 from confide.numerics.binning import mass_starts, width_edges
+from confide.numerics.binomial import wilson_interval
 from confide.random import generator
 from confide.results import TAILS, Curve, Z
 from confide.types import Floats
@@ -111,7 +111,7 @@ def difficulty_curves(difficulty: Floats, wrong: NDArray[np.bool_], groups: int 
         part = order[begin:end]
         rate = float(wrong[part].mean())
         ends = difficulty[part[0]], difficulty[part[-1]]
-        rows.append((*ends, rate, *wilson_interval(rate, len(part)), len(part)))
+        rows.append((*ends, rate, *wilson_interval(rate, len(part), Z), len(part)))
     names = ("low", "high", "error", "error_low", "error_high", "count")
     counts, edges = np.histogram(difficulty, bins=30)
     return [

@@ -42,7 +42,7 @@ def ood(
     known: Side | Predictions,
     ood_set: Side | Predictions,
     *,
-    name: str = "foreign",
+    name: str = "others",
     reference: Features | None = None,
     trust_predictors: Mapping[str, Score] | None = None,
     model: str = "model",
@@ -75,8 +75,8 @@ def ood(
     Example:
         >>> known = confide.Predictions([[4.0, 0.0], [0.0, 5.0], [0.0, 0.5]], [0, 1, 1], ids=["a", "b", "c"])
         >>> ood_set = confide.Predictions([[1.0, 0.0], [0.0, 2.0]], [0, 0], ids=["x", "y"])
-        >>> found = confide.evaluation.ood(known, ood_set, name="digits", intervals=False)
-        >>> round(found.value("auroc", score="msp", group="ood=digits"), 3)
+        >>> evaluation = confide.evaluation.ood(known, ood_set, name="digits", intervals=False)
+        >>> round(evaluation.value("auroc", score="msp", group="ood=digits"), 3)
         0.667
     """
     sides = tuple(side if isinstance(side, Side) else Side(side) for side in (known, ood_set))
@@ -165,7 +165,7 @@ def _neighbour_distance(rows: NDArray[Any], reference: Features) -> Floats:
     return -np.asarray(distances[:, -1], dtype=np.float64)
 
 
-def _histogram(known: Floats, unknown: Floats) -> dict[str, Any]:
+def _histogram(known: Floats, unknown: Floats) -> dict[str, Floats]:
     both = np.concatenate([known, unknown])
     low, high = np.quantile(both, (0.001, 0.999))
     edges = np.linspace(low, high if high > low else low + 1, BINS + 1)

@@ -14,11 +14,10 @@ from torch import Tensor
 
 from confide.checks import InputError, check_choice, check_range
 from confide.evaluation.risks import candidates, promise_risks
-from confide.metrics.influence import wilson_interval
 from confide.metrics.view import metric_samples, score_name, score_values
-from confide.numerics.binomial import upper_bound
+from confide.numerics.binomial import upper_bound, wilson_interval
 from confide.predictions import Predictions
-from confide.results import ClassThreshold, ObservedPoint, OperatingPoint
+from confide.results import ClassThreshold, ObservedPoint, OperatingPoint, Z
 from confide.types import Floating
 
 
@@ -301,4 +300,4 @@ def observed(point: OperatingPoint, predictions: Predictions, score: Any = None)
     wrong = int((accepted & ~predictions.facts.correct).sum())
     if not count:
         return ObservedPoint(0.0, math.nan, 0)
-    return ObservedPoint(count / len(predictions), wrong / count, count, *wilson_interval(wrong / count, count))
+    return ObservedPoint(count / len(predictions), wrong / count, count, *wilson_interval(wrong / count, count, Z))

@@ -64,8 +64,9 @@ class MetricSpec(MethodSpec):
     `info` is what a reader is told, `variants` are further names of its values, `range` its smallest and largest value,
     `value` the formula over a `View`. `influence` gives its influence values, `bounds` an interval of its own, `chance`
     draws of a calibrated model's value. `rate`: a share of the samples, whose variance is known with it; `rare`: it
-    counts rare errors; `debiased`: its expectation under perfect calibration is 0. A `whole` metric needs every class
-    probability and brings its own `resample` draws; `resampled_rows` bounds the rows these look at. `all_classes`: a
+    counts rare errors; `debiased`: its expectation under perfect calibration is 0; `by_unit`: its `chance` counts what
+    was drawn as one; `of_class`: it looks at one class against the rest. A `whole` metric needs every class probability
+    and brings its own `resample` draws; `resampled_rows` bounds the rows these look at. `all_classes`: a
     mean of facts that only a whole distribution has. `from_class_table`: with its default options the sums of classes
     and bins suffice. `slow` is left out above a number of samples, `costly` gets fewer resamples.
     """
@@ -76,6 +77,8 @@ class MetricSpec(MethodSpec):
     variants: tuple[Variant, ...] = ()
     whole: bool = False
     debiased: bool = False
+    by_unit: bool = False
+    of_class: bool = False
     rate: bool = False
     all_classes: bool = False
     from_class_table: bool = False
@@ -437,7 +440,10 @@ class Accumulator:
         standard = self.method.spec.from_class_table and all(
             self.options.get(name, default) == default for name, default in self.method.options.items()
         )
-        return bool(self.method.spec.whole or self.options.get("of") == "classes") and not standard
+        return (
+            bool(self.method.spec.whole or self.method.spec.of_class or self.options.get("of") == "classes")
+            and not standard
+        )
 
     def compute(self) -> Measurement:
         """The measurement of all batches so far."""

@@ -46,7 +46,10 @@ def binned_error(sums: BinSums, norm: int | str) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Binned:
-    """Samples from the most confident on: their bin, confidence less correctness, weight, and sums of these per bin."""
+    """Samples from the most confident on: their bin, confidence less correctness, weight, and sums of these per bin.
+
+    `unit` numbers what was drawn as one, where that is not a sample: variances then are those of its sums.
+    """
 
     index: Indices
     bins: int
@@ -54,6 +57,7 @@ class Binned:
     residual: Floats
     weight: Floats | None
     order: Indices | None
+    unit: Indices | None = None
 
     @classmethod
     def of(cls, view: View, bins: int, binning: str, closed: str = "right", edges: str = "rank") -> Binned:
@@ -77,7 +81,10 @@ class Binned:
         else:
             at = view.base.positions(binning, bins, closed)
             index = np.repeat(np.arange(bins)[::-1], np.diff(at))
-        return cls(index, bins, sure, sure - ~ordered.wrong, weight, ordered.order)
+        unit = view.base.design.clusters
+        if unit is not None and ordered.order is not None:
+            unit = np.unique(unit[ordered.order], return_inverse=True)[1].reshape(-1)
+        return cls(index, bins, sure, sure - ~ordered.wrong, weight, ordered.order, unit)
 
     def sums(self, values: Floats | None = None, power: int = 1) -> Floats:
         """Sums per bin of values times powers of the weights."""
@@ -85,15 +92,29 @@ class Binned:
         both = weight if values is None else values if weight is None else values * weight
         return np.bincount(self.index, both, minlength=self.bins).astype(np.float64)
 
+    def unit_sums(self, values: Floats) -> Floats:
+        """Weighted sums of values per unit and bin, `units bins`."""
+        assert self.unit is not None
+        cell, units = self.unit * self.bins + self.index, int(self.unit.max()) + 1
+        weighted = values if self.weight is None else values * self.weight
+        sums = np.bincount(cell, weighted, minlength=units * self.bins).astype(np.float64)
+        return sums.reshape(units, self.bins)
+
+    def squares(self, values: Floats) -> Floats:
+        """Per bin the sum of squares of what every unit that was drawn adds to its sum."""
+        return self.sums(values**2, power=2) if self.unit is None else (self.unit_sums(values) ** 2).sum(axis=0)
+
     def influence(self, norm: int | str) -> Influence:
         """psi of the error: its signs are soft where a bin's gap is not clear of its noise."""
         count = self.sums()
         total, full = float(count.sum()), count > 0
         share = np.where(full, count, 1.0) / total
         gap = np.where(full, self.sums(self.residual) / np.where(full, count, 1.0), 0.0)
-        noise = self.sums((self.residual - gap[self.index]) ** 2, power=2) / total**2  # of share x gap
+        noise = self.squares(self.residual - gap[self.index]) / total**2  # of share x gap
         if norm == 1:
-            within = self.sums(self.residual**2, power=2) / total**2 - (share * gap) ** 2 * full / max(total, 1.0)
+            within = self.squares(self.residual) / total**2 - (share * gap) ** 2 * full / max(total, 1.0)
+            if self.unit is not None:
+                within = noise
             folded = Folded.of(share * gap, np.maximum(within, 0.0))
             psi = (folded.slope[self.index]) * self.residual
             return Influence(
@@ -131,7 +152,7 @@ class Binned:
         gap = self.sums(self.residual) / full
         apart = self.residual - gap[self.index]
         psi = 2 * gap[self.index] * apart + (gap**2)[self.index]
-        noise = self.sums(apart**2, power=2) / full / count.sum()
+        noise = self.squares(apart) / full / count.sum()
         left = float((count * gap**2).sum() / count.sum() - noise.sum())
         return Influence(
             psi - self._mean(psi), order=self.order, noise=2 * float((noise**2).sum()), without_noise=max(left, 0.0)
@@ -143,8 +164,16 @@ class Binned:
     def chance_gaps(self, draws: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """Sums of confidence less correctness per bin, drawn for a calibrated model (`draws bins`), and the counts.
 
-        In bins of few samples every sample is drawn, in the others their number at once.
+        In bins of few samples every sample is drawn, in the others their number at once. Of samples that were drawn
+        several as one the covariance of the units' sums is what is known: normal draws have it.
         """
+        if self.unit is not None:
+            count = self.sums()
+            gap = self.sums(self.residual) / np.where(count > 0, count, 1.0)
+            sums = self.unit_sums(self.residual - gap[self.index])
+            values, vectors = np.linalg.eigh(sums.T @ sums * (len(sums) / max(len(sums) - 1, 1)))
+            root = vectors * np.sqrt(np.maximum(values, 0.0))
+            return rng.standard_normal((draws, self.bins)) @ root.T, count
         count, variance = self.sums(), self.sums(self.sure * (1 - self.sure), power=2)
         if self.weight is not None:
             return rng.standard_normal((draws, self.bins)) * np.sqrt(variance), count
@@ -262,6 +291,7 @@ def mass_sums(view: View, bins: int, edges: str) -> tuple[BinSums, float]:
     ),
     influence=ece_influence,
     chance=ece_chance,
+    by_unit=True,
 )
 def ece(
     view: View,
@@ -309,6 +339,7 @@ def ece(
     corners=({"bins": 1}, {"binning": "mass"}, {"closed": "left"}),
     influence=mce_influence,
     chance=mce_chance,
+    by_unit=True,
 )
 def mce(view: View, *, bins: int = 15, binning: str = "width", closed: str = "right") -> float:
     """Maximum calibration error, max over non-empty bins of |mean confidence - accuracy|.
@@ -431,6 +462,7 @@ def debiased_chance(
     debiased=True,
     influence=debiased_influence,
     chance=debiased_chance,
+    by_unit=True,
 )
 def debiased_ece(view: View, *, bins: int = 15, binning: str = "mass", norm: int = 2, of: str = "top") -> float:
     """Debiased error, sqrt(max(0, sum_b n_b / n [(C_b - A_b)^2 - A_b (1 - A_b) / (n_b - 1)])).

@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from confide.metrics.view import Design, Sorted, View
+from confide.numerics.binomial import wilson_interval
 from confide.results import TAILS, Z
 from confide.types import Flags, Floats, Indices
 
@@ -169,16 +170,6 @@ def mean_interval(value: float, spread: Spread) -> Interval:
     """Student's interval of a mean."""
     half = spread.quantile * math.sqrt(spread.variance)
     return value - half, value + half
-
-
-def wilson_interval(rate: float, n: float, quantile: float = Z) -> Interval:
-    """Wilson's interval of a rate seen in n draws: the rates p with |rate - p| within the spread that p itself has."""
-    if math.isinf(n):
-        return rate, rate
-    square = quantile * quantile / n
-    centre = (rate + square / 2) / (1 + square)
-    half = quantile / (1 + square) * math.sqrt(max(rate * (1 - rate), 0.0) / n + square / (4 * n))
-    return max(0.0, centre - half), min(1.0, centre + half)
 
 
 def rate_interval(value: float, spread: Spread, fewest: float, quantile: float | None = None) -> Interval:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from confide.checks import InputError, as_tensor, check_choice, check_finite, check_range, did_you_mean
 from confide.numerics.binning import BinSums, mass_starts, width_edges
-from confide.predictions import Predictions
+from confide.predictions import Predictions, probability_blocks
 from confide.types import Flags, Floating, Floats, Indices
 
 
@@ -229,6 +229,8 @@ class Design:
     def take(self, rows: Indices) -> Design:
         """The design of some samples."""
         strata, clusters = (None if v is None else v[rows] for v in (self.strata, self.clusters))
+        if clusters is not None and len(np.unique(clusters)) == len(clusters):
+            clusters = None  # each of these was drawn by itself
         return Design(None if self.weights is None else self.weights[rows], strata, clusters)
 
     def unit_sums(self, psi: Floats) -> tuple[Floats, Indices]:
@@ -258,6 +260,7 @@ class MetricSamples:
     design: Design = field(default_factory=Design)
     _sorted: dict[str | int, Sorted] = field(default_factory=dict)
     _vectors: dict[str, NDArray[Any]] = field(default_factory=dict)
+    _of_class: dict[int, MetricSamples] = field(default_factory=dict)
     _scores: list[Any] = field(default_factory=list)  # given as values: a score's key is its place here
 
     @property
@@ -304,6 +307,20 @@ class MetricSamples:
                 return place
         self._scores.append(score)
         return len(self._scores) - 1
+
+    def of_class(self, positive: int) -> MetricSamples:
+        """The same samples as a question of yes or no: the probability of one class, and whether it is the label."""
+        if positive not in self._of_class:
+            predictions, label = self.predictions, positive
+            if not 0 <= positive < predictions.num_classes:
+                raise InputError(
+                    f"positive must be a class from 0 to {predictions.num_classes - 1}, got {positive}; name another"
+                )
+            blocks = probability_blocks(predictions, "a metric of one class")
+            probs = np.concatenate([block[:, label].copy() for _, block in blocks])
+            pairs = Predictions.from_pairs(predictions.labels.cpu() == label, probs.clip(0.0, 1.0))
+            self._of_class[positive] = MetricSamples(pairs, self.resampled, design=self.design)
+        return self._of_class[positive]
 
     @cached_property
     def running(self) -> Floats:

@@ -23,7 +23,7 @@ from confide.monitor.alarms import Wealth, calibration_bets, risk_bets
 from confide.monitor.estimates import AccuracyEstimate, Drift, WatchBatch, WatchReference, reference_from
 from confide.numerics.binomial import clopper_pearson
 from confide.predictions import Predictions
-from confide.results import OperatingPoint
+from confide.results import LEVEL, OperatingPoint
 
 SAMPLING = (
     "The alarms hold if the labelled samples are a random draw of those predicted, or carry weights (1 / how likely "
@@ -63,7 +63,7 @@ class BatchReport:
         """Accuracy of the labelled samples with its 95 % interval, None where there are none."""
         if not self.labelled:
             return None
-        return self.right / self.labelled, *clopper_pearson(self.right, self.labelled)
+        return self.right / self.labelled, *clopper_pearson(self.right, self.labelled, LEVEL)
 
 
 @dataclass(frozen=True)

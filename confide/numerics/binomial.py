@@ -24,7 +24,7 @@ def lower_bound(events: int, n: int, delta: float) -> float:
     return 0.0 if events <= 0 else float(betaincinv(events, n - events + 1, delta))
 
 
-def clopper_pearson(events: int, n: int, level: float = 0.05) -> tuple[float, float]:
+def clopper_pearson(events: int, n: int, level: float) -> tuple[float, float]:
     """The exact interval that holds the true rate with probability 1 - level, or more."""
     check_range(n, "n", 0)
     return lower_bound(events, n, level / 2), upper_bound(events, n, level / 2)
@@ -100,3 +100,17 @@ def _count_law(chances: Floats) -> Floats:
         law[1:] = law[1:] * (1 - chance) + law[:-1] * chance
         law[0] *= 1 - chance
     return law
+
+
+def wilson_interval(rate: float, n: float, quantile: float) -> tuple[float, float]:
+    """Wilson's interval of a rate seen in n draws: the rates p with |rate - p| within the spread that p itself has.
+
+    Args:
+        quantile: of the standard normal at the upper end.
+    """
+    if math.isinf(n):
+        return rate, rate
+    square = quantile * quantile / n
+    centre = (rate + square / 2) / (1 + square)
+    half = quantile / (1 + square) * math.sqrt(max(rate * (1 - rate), 0.0) / n + square / (4 * n))
+    return max(0.0, centre - half), min(1.0, centre + half)

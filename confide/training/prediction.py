@@ -195,7 +195,7 @@ def _check_classes(trained: Trained, dataset: Dataset | Split, samples: Split) -
     if len(samples) and int(np.max(samples.labels)) >= trained.num_classes:
         raise InputError(
             f"labels must lie in [0, {trained.num_classes}), the classes the model was trained on, "
-            f"got {int(np.max(samples.labels))}; for data of other classes say ood=True (--foreign)"
+            f"got {int(np.max(samples.labels))}; for data of other classes say ood=True (--ood)"
         )
     names = tuple(getattr(dataset, "class_names", ()))
     if names == tuple(str(i) for i in range(len(names))):
@@ -205,7 +205,7 @@ def _check_classes(trained: Trained, dataset: Dataset | Split, samples: Split) -
         if name != own:
             raise InputError(
                 f"class {number} is '{name}' in the data but '{own}' in the model; put the classes into the model's "
-                "order, or say ood=True (--foreign) for data of other classes"
+                "order, or say ood=True (--ood) for data of other classes"
             )
 
 

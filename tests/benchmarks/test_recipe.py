@@ -30,15 +30,15 @@ def test_a_target_that_is_met_says_so():
     assert [one.state for one in found] == ["met"] * 5
     assert sentence(found).startswith("The recipe `confide` meets its target on CIFAR-10")
     # `recorded` is no row of the main table: its lower NLL does not count.
-    assert found[3].found.startswith("rank 1 of 2: 0.2000 ± 0.0000; the next is `cross_entropy` with 0.2500")
-    assert "+1.02 points over 5 shared seeds" in found[0].found
+    assert found[3].outcome.startswith("rank 1 of 2: 0.2000 ± 0.0000; the next is `cross_entropy` with 0.2500")
+    assert "+1.02 points over 5 shared seeds" in found[0].outcome
 
 
 def test_a_target_that_is_missed_names_what_and_by_how_much():
     found = points(grid(p=0.01, nll=0.3, accuracy=0.9), 0.001)
     assert [one.state for one in found] == ["missed"] * 5
-    assert "the best is `cross_entropy`" in found[3].found
-    assert "0 of 5 above 0.05" in found[1].found
+    assert "the best is `cross_entropy`" in found[3].outcome
+    assert "0 of 5 above 0.05" in found[1].outcome
     assert "misses its target" in sentence(found)
     assert check_table(found).count("**missed**") == 5
 
@@ -62,12 +62,12 @@ def test_a_missed_test_is_told_where_the_gap_is():
 def test_an_earlier_choice_counts_as_a_rival_of_a_later_one_but_not_the_reverse():
     cells = grid()
     cells["cross_entropy_averaged"] = {seed: cell(0.93, 0.01, 0.19, 0.007) for seed in range(5)}
-    assert points(cells, 0.3)[3].found.startswith("rank 2 of 3")
+    assert points(cells, 0.3)[3].outcome.startswith("rank 2 of 3")
     cells["adaptive_difficulty_averaged"] = {seed: cell(0.93, 0.01, 0.18, 0.007) for seed in range(5)}
-    assert points(cells, 0.3)[3].found.startswith("rank 3 of 4")
-    assert points(cells, 0.3, "adaptive_difficulty_averaged")[3].found.startswith("rank 1 of 3")
+    assert points(cells, 0.3)[3].outcome.startswith("rank 3 of 4")
+    assert points(cells, 0.3, "adaptive_difficulty_averaged")[3].outcome.startswith("rank 1 of 3")
     first = points(cells, 0.001, "cross_entropy_averaged")
-    assert first[3].found.startswith("rank 1 of 2")
+    assert first[3].outcome.startswith("rank 1 of 2")
     assert sentence(first, "The first choice").startswith("The first choice misses")
 
 

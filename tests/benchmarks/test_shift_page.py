@@ -86,7 +86,7 @@ def folder(tmp_path) -> Path:
 def evaluation_of(folder: Path):
     results = Results((folder,), folder / "prepared")
     methods = ("cross_entropy", "adafocal", "selective_au", "none")
-    return shift_evaluation(results, "cifar10", methods, foreign={"textures": "DTD"})
+    return shift_evaluation(results, "cifar10", methods, ood_sets={"textures": "DTD"})
 
 
 def test_values_are_means_over_the_seeds_with_students_interval(folder):
@@ -112,7 +112,7 @@ def test_cells_of_another_network_are_not_taken_for_its_own(folder):
         InputError, match="'cross_entropy' on 'cifar10' has cells of resnet18 and of resnet34; name one"
     ):
         results.of("cifar10", "cross_entropy")
-    found = shift_evaluation(results, "cifar10", ("cross_entropy",), model="resnet18", foreign={})
+    found = shift_evaluation(results, "cifar10", ("cross_entropy",), model="resnet18", ood_sets={})
     assert found.value("ece", model="cross_entropy", stage="raw", group=None) == pytest.approx(0.03)
     assert write_page(folder, folder / "out")  # names its network too
 
@@ -197,7 +197,7 @@ def test_a_report_about_everything_has_every_section(folder):
 
 
 @pytest.mark.parametrize("name", ["p1-table4", "p5-figure6"])
-def test_a_page_of_foreign_images_names_the_cells_that_saw_other_ones(name):
+def test_a_page_of_ood_images_names_the_cells_that_saw_other_ones(name):
     item = items()[name]
     seen = {method: set() for method in item.methods}
     for path in (ROOT / "benchmarks" / "results" / "lite" / "cells").glob("cifar10-resnet18-*.json"):

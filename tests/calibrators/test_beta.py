@@ -7,6 +7,8 @@ import pytest
 import torch
 
 from confide import Predictions, calibrators
+from confide.calibrators.probability_maps import beta_columns
+from confide.numerics.logistic import PooledPoints, logistic_regressions
 
 
 def of_the_top_class(predictions):
@@ -56,3 +58,14 @@ def test_certain_rows_stay_finite(made):
     logits, labels = made(500, 3, seed=3)
     extreme = Predictions(torch.tensor([[1e5, 0.0, -1e5], [0.0, 0.0, 0.0]]), torch.tensor([0, 1]))
     assert torch.isfinite(calibrators.fit("beta", Predictions(logits, labels))(extreme).logits).all()
+
+
+def test_pooled_points_give_the_map_of_all_points():
+    random = np.random.default_rng(0)
+    odds = random.normal(-2.0, 2.0, (2, 9000))
+    hits = random.random((2, 9000)) < 1 / (1 + np.exp(-0.6 * odds - 0.4))
+    few, columns = PooledPoints.of(odds), lambda at: beta_columns(at, "abm")
+    sums = np.stack([(hits * column).sum(axis=1) for column in columns(odds)], axis=1)
+    assert few.at.shape[1] < 400
+    pooled = logistic_regressions(columns(few.at), few.counts, sums)
+    np.testing.assert_allclose(pooled, logistic_regressions(columns(odds), None, sums), rtol=1e-5)

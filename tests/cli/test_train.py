@@ -221,7 +221,7 @@ def test_dropout_passes_and_ood_data(images: str, tmp_path: Path) -> None:
     assert main(["train", images, "--out", run, *SMALL, "--set", "model_options.dropout=0.4"]) == 0
     assert main(["predict", run, images, "--passes", "4", "--out", out]) == 0
     assert "mc_entropy" in Predictions.load(out).columns
-    assert main(["predict", run, images, "--foreign", "--out", out]) == 0
+    assert main(["predict", run, images, "--ood", "--out", out]) == 0
     ood = Predictions.load(out)
     assert set(ood.labels.tolist()) == {0}
     assert len(set(ood.columns["foreign_label"].tolist())) == 3

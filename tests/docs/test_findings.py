@@ -138,9 +138,9 @@ def test_a_fold_s_network_is_calibrated_by_its_own_images_by_all_and_by_half(tmp
             logits = rng.normal(size=(n, 4)).astype(np.float32) * 2
             columns[f"{split}_label"] = (logits + rng.gumbel(size=logits.shape)).argmax(axis=1)
             columns[f"{split}_logits"] = sure * logits
-        write.files.write_table(write.folds.kept(tmp_path, fold), columns)
+        write.files.write_table(write.folds.fold_file(tmp_path, fold), columns)
         hard = {"val": rng.normal(size=2000), "test": rng.normal(size=4000)}
-        write.files.write_table(write.folds.kept(tmp_path, fold, "difficulty"), hard)
+        write.files.write_table(write.folds.fold_file(tmp_path, fold, "difficulty"), hard)
     rows = write.folds.compared(tmp_path)
     for row, sign in zip(rows, (1, -1), strict=True):
         assert sign * row["test"]["raw"]["gap"] > 0.05

@@ -62,7 +62,7 @@ def test_every_score_is_measured_with_an_interval(sets, features):
     assert len(found.measurements) == 4 * 9
     for row in found.measurements:
         assert row.low <= row.value <= row.high
-        assert row.group == "ood=foreign"
+        assert row.group == "ood=others"
         assert row.n == 700
     # Features far from every class are told apart by distance.
     for score in ("md", "knn"):
@@ -104,7 +104,7 @@ def test_shared_ids_are_refused_in_one_line(sets):
 
 def test_empty_sets_and_other_models_are_refused(sets):
     empty = sets[1].take(np.arange(0))
-    with pytest.raises(InputError, match="OOD set 'foreign' must have samples, got none"):
+    with pytest.raises(InputError, match="OOD set 'others' must have samples, got none"):
         ood(sets[0], empty)
     other = Predictions(torch.randn(5, 7), torch.zeros(5, dtype=torch.int64), ids=np.arange(5))
     with pytest.raises(InputError, match="both sets must be predicted by one model, got 4 and 7"):

@@ -236,7 +236,7 @@ def test_inputs_and_labels_a_model_cannot_take_are_refused(bars: Dataset) -> Non
 def test_other_classes_are_not_taken_for_the_models_own(bars: Dataset) -> None:
     trained = fit(bars, Settings(**{**QUICK, "epochs": 1}))
     two = Split(bars.test.inputs, bars.test.labels % 2, bars.test.ids)
-    with pytest.raises(InputError, match=r"class 0 is 'cat' in the data but 'a' in the model.*--foreign"):
+    with pytest.raises(InputError, match=r"class 0 is 'cat' in the data but 'a' in the model.*--ood"):
         predict(trained, Dataset("pets", "image", {"test": two}, ("cat", "dog")))
     said = predict(trained, Dataset("pets", "image", {"test": two}, ("cat", "dog")), ood=True)
     assert said.labels.sum() == 0
