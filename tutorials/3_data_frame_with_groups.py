@@ -27,12 +27,10 @@ print(predictions, list(predictions.columns))
 evaluation = confide.evaluate(predictions, by="site")
 for row in evaluation.measurements:
     if row.metric == "confidence_gap" and (row.group or "site=").startswith("site="):
-        low, high = 100 * row.low, 100 * row.high
-        print(
-            f"{row.group or 'all':10} confidence less accuracy {100 * row.value:+.1f} ({low:+.1f} to {high:+.1f}) points"
-        )
+        value, low, high = (100 * number for number in (row.value, row.low, row.high))
+        print(f"{row.group or 'all':10} confidence less accuracy {value:+.1f} points ({low:+.1f} to {high:+.1f})")
 
 # %% Or let it look for groups by itself: proposed on one half, tested on the other.
-found = confide.evaluation.find_slices(predictions)
-for slice_ in found.slices[:3]:
+report = confide.evaluation.find_slices(predictions)
+for slice_ in report.slices[:3]:
     print(slice_)

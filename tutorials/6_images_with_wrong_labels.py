@@ -1,6 +1,6 @@
 """An image folder with wrong labels.
 
-Five hundred embedded pictures in one folder per class; we move some to the wrong class and see which are found.
+Fifteen hundred embedded pictures; we give sixty of them the wrong class and look which are found.
 """
 
 # %% A folder of pictures, as a camera or a labelling tool leaves it.

@@ -72,7 +72,11 @@ def judge(folder: Path, seed: int, epochs: int = 16) -> list[dict[str, Any]]:
             row: dict[str, Any] = {"seed": seed, "left out": left, "mode": mode}
             for word in WORDS:
                 row[word] = np.mean([[each[word] for each in pair] for pair in pairs], axis=0).tolist()
-            places = {"clean": np.arange(len(test)), "other class shares": shifted, "small batch": np.arange(SMALL)}
+            places = {
+                "clean": np.arange(len(test)),
+                "other class shares": shifted,
+                "small batch": np.arange(min(SMALL, len(test))),
+            }
             for name, which in places.items():
                 some = Predictions(test.logits[which], test.labels[which])
                 after = fitted(some, clean_rows["test"][which])
