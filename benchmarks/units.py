@@ -1,7 +1,8 @@
 """How often 95 % intervals hold the truth where several rows were drawn as one: by unit, and as if drawn apart.
 
 Generated predictions with known truth. Answers: 200 questions of 5 answers that stand or fall together. Labels: 300
-samples of 6 labels that go together, a tenth missing. True values are those of a population of the same model.
+samples of 6 labels that go together, a tenth missing. Pixels: 60 images of 256 pixels, whose errors come in blocks.
+True values are those of a population of the same model.
 
     python -m benchmarks.units --sets 500 --out benchmarks/results/units.md
 """
@@ -39,6 +40,18 @@ def labels(units: int, rng: np.random.Generator) -> confide.Predictions:
     return confide.Predictions.multilabel(1.5 * logits, truth)
 
 
+def pixels(units: int, rng: np.random.Generator) -> confide.Predictions:
+    """Images of 16 x 16 pixels in 3 classes: blocks of 4 x 4 err together, and images differ in difficulty."""
+
+    def blocks(values: np.ndarray) -> np.ndarray:
+        return values.repeat(4, axis=-1).repeat(4, axis=-2)
+
+    logits = blocks(rng.normal(0, 2, (units, 3, 4, 4))) / rng.gamma(4, 0.25, (units, 1, 1, 1))
+    below = np.cumsum(np.exp(logits - logits.max(axis=1, keepdims=True)), axis=1)
+    truth = (blocks(rng.random((units, 1, 4, 4))) * below[:, -1:] > below[:, :2]).sum(axis=1)
+    return confide.dense.pixels(1.3 * logits, truth)
+
+
 @dataclass(frozen=True)
 class Cell:
     """A kind of predictions: how it is drawn, how many units, its metrics, and how large its population is."""
@@ -52,6 +65,7 @@ class Cell:
 
 CELLS = (
     Cell("answers", answers, 200, ("accuracy", "confidence_gap", "confidence_brier", "auroc", "aurc"), 400_000),
+    Cell("pixels", pixels, 60, ("accuracy", "confidence_gap", "nll", "auroc", "aurc"), 8_000),
     Cell("labels", labels, 300, ("accuracy", "nll", "f_beta", "class_auroc", "average_precision"), 100_000),
 )
 
@@ -68,8 +82,8 @@ class Row:
 def measured(cell: Cell, predictions: confide.Predictions, intervals: bool) -> dict[str, confide.Measurement]:
     """Metrics of all rows, and of multilabel predictions their macro averages."""
     rows = confide.evaluate(predictions, list(cell.metrics), intervals).measurements
-    kept = [m for m in rows if m.score in (None, "msp") and (m.group is None or "macro" in m.group)]
-    return {f"{m.metric}, {'macro' if m.group else 'all'}": m for m in kept}
+    shown = [m for m in rows if m.score in (None, "msp") and (m.group is None or "macro" in m.group)]
+    return {f"{m.metric}, {'macro' if m.group else 'all'}": m for m in shown}
 
 
 def cell_rows(cell: Cell, sets: int, seed: int) -> dict[str, Row]:
@@ -80,10 +94,10 @@ def cell_rows(cell: Cell, sets: int, seed: int) -> dict[str, Row]:
         alone = record.replace(unit=None)
         by_unit, by_row = measured(cell, record, True), measured(cell, alone, True)
         for name, row in rows.items():
-            for way, found in enumerate((by_unit, by_row)):
-                if name not in found:
+            for way, by_name in enumerate((by_unit, by_row)):
+                if name not in by_name:
                     continue
-                m = found[name]
+                m = by_name[name]
                 row.held[way] += m.low <= truth[name].value <= m.high
                 row.width[way] += m.high - m.low
             row.sets += 1
@@ -97,7 +111,7 @@ def page(sets: int, seed: int, seconds: float, cells: dict[str, dict[str, Row]])
         "# Intervals where several rows were drawn as one",
         "",
         f"How often the 95 % interval holds the truth in {sets:,} sets, and its mean width: by unit (question, "
-        f"sample), and as if rows were drawn apart. A share of 95 % is known to ±{error:.1f} points. Generated "
+        f"sample, image), and as if rows were drawn apart. A share of 95 % is known to ±{error:.1f} points. Generated "
         "predictions; no real ones.",
         "",
         "| kind | metric | holds, by unit | holds, rows apart | width, by unit | width, rows apart |",

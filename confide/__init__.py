@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         calibrators as calibrators,
         data as data,
         decisions as decisions,
+        dense as dense,
         difficulty as difficulty,
         evaluation as evaluation,
         explorer as explorer,
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_OUTPUTS = ("answers", "calibrators", "decisions", "metrics", "sets", "trust")
+_OUTPUTS = ("answers", "calibrators", "decisions", "dense", "metrics", "sets", "trust")
 _METHODS = ("difficulty", "features", "losses", "models", "penalties", "shift")
 _WORK = (
     "data",

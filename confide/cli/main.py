@@ -17,6 +17,7 @@ VERBS = {
     "run": "an experiment from a YAML file, resumable",
     "evaluate": "metrics, intervals and a report from a file of predictions",
     "answers": "predictions from generated answers: choices, stated confidence, agreement, files of other tools",
+    "dense": "predictions of pixels from segmented images, and of boxes from a detector",
     "compare": "paired tests between predictions on the same samples",
     "slices": "groups of samples whose confidence is wrong beyond chance",
     "operating-point": "a confidence threshold with a guaranteed risk",
