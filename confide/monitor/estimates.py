@@ -9,14 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, gammaincc, kolmogorov, logit
+from numpy.typing import NDArray
+from scipy.special import entr, expit, gammaincc, kolmogorov, logit
 
 from confide.checks import InputError, check_range, check_record
 from confide.numerics.logistic import fit_logistic
 from confide.predictions import Predictions
+from confide.random import stream
 from confide.results import Z
 from confide.types import Floats
 
@@ -25,13 +28,17 @@ BANDS = 5
 QUANTILES = 1001
 SHARPEST = 1e-6
 """Confidences are held this far from 0 and 1 before their logit is taken."""
+COLUMNS = ("difficulty", "distance")
+"""Columns of predictions that may tell more than confidence: difficulty, and distance to the training data."""
 RIDGE, CLEAN_WEIGHT = 0.3, 8.0
 """Of the regression on shifted cells: the penalty of its weights, and how many cells the reference counts as."""
+LABEL_SHIFTS, CONCENTRATION = 20, 0.3
+"""Draws of the reference in other shares of the classes, and the Dirichlet parameter of the shares."""
 
 
 @dataclass(frozen=True)
 class WatchBatch:
-    """What estimates read of a set of predictions; difficulty and distance where they are known."""
+    """What estimates read of a set of predictions; `COLUMNS` where they are known."""
 
     confidence: Floats
     classes: tuple[int, ...] | None = None
@@ -40,18 +47,23 @@ class WatchBatch:
 
     @classmethod
     def of(cls, predictions: Predictions) -> WatchBatch:
-        """The batch of predictions; `difficulty` and `distance` (to the training data) are columns of them."""
+        """The batch of predictions; `COLUMNS` are columns of them."""
         facts = predictions.facts
         known = None if facts.predicted is None else tuple(int(k) for k in facts.prediction.tolist())
-        columns = {
-            name: np.asarray(predictions.columns[name], dtype=np.float64)
-            for name in ("difficulty", "distance")
-            if name in predictions.columns
-        }
-        for name, values in columns.items():
-            if not np.isfinite(values).all():
-                raise InputError(f"column '{name}' must hold finite numbers; leave out samples without one")
+        columns = {}
+        for name in COLUMNS:
+            if name in predictions.columns:
+                values = np.asarray(predictions.columns[name])
+                if values.dtype.kind not in "iuf" or not np.isfinite(values).all():
+                    raise InputError(f"column '{name}' must hold finite numbers; leave out samples without one")
+                columns[name] = values.astype(np.float64)
         return cls(facts.sureness(), known, **columns)
+
+    def take(self, rows: NDArray[np.int64]) -> WatchBatch:
+        """The batch of these rows; one may come twice."""
+        columns = {name: values[rows] for name in COLUMNS if (values := getattr(self, name)) is not None}
+        classes = None if self.classes is None else tuple(self.classes[k] for k in rows)
+        return WatchBatch(self.confidence[rows], classes, **columns)
 
 
 @dataclass(frozen=True)
@@ -110,25 +122,38 @@ class DifficultyMap:
 class CellRegression:
     """Weights of batch statistics that give the logit of accuracy, and the spread of its error on cells left out."""
 
+    names: tuple[str, ...]
     weights: tuple[float, ...]
     error: float
 
     @classmethod
-    def fit(cls, rows: Floats, accuracy: Floats, clean: Floats, clean_accuracy: float) -> CellRegression:
-        """Ridge regression on cells of shifted samples and on the clean ones, which count as several cells."""
-        design = np.vstack([rows, clean])
-        target = logit([*accuracy, clean_accuracy])
-        weights = np.array([1.0] * len(rows) + [CLEAN_WEIGHT])
-        errors = []
-        for k in range(len(rows)):
-            others = np.arange(len(design)) != k
-            errors.append(float(rows[k] @ _ridge(design[others], target[others], weights[others]) - target[k]))
-        fitted = _ridge(design, target, weights)
-        return cls(tuple(fitted.tolist()), float(np.sqrt(np.mean(np.square(errors)))))
+    def fit(cls, cells: Sequence[Mapping[str, float]], accuracy: Floats, kinds: Sequence[str]) -> CellRegression:
+        """Ridge regression on statistics of cells; the last is the reference, which counts as several.
 
-    def estimate(self, statistics: Floats) -> AccuracyEstimate:
+        A column that is far from what it was can lead astray as well as help: which columns are used is decided by the
+        error on cells whose kind of shift was left out, and that error makes the interval.
+        """
+        target = logit(accuracy)
+        weights = np.array([1.0] * (len(cells) - 1) + [CLEAN_WEIGHT])
+        kind = np.array(kinds)
+        always, optional = ([name for name in cells[0] if (name in COLUMNS) is known] for known in (False, True))
+        candidates = []
+        for number in range(len(optional) + 1):
+            for columns in combinations(optional, number):
+                names = (*always, *columns)
+                rows = np.array([[cell[name] for name in names] for cell in cells])
+                errors = []
+                for left_out in np.unique(kind[:-1]):
+                    others = kind != left_out
+                    fitted = _ridge(rows[others], target[others], weights[others])
+                    errors += ((rows @ fitted - target)[~others]).tolist()
+                error = float(np.sqrt(np.mean(np.square(errors))))
+                candidates.append(cls(names, tuple(_ridge(rows, target, weights).tolist()), error))
+        return min(candidates, key=lambda candidate: candidate.error)
+
+    def estimate(self, statistics: Mapping[str, float]) -> AccuracyEstimate:
         """The accuracy of a batch; a cell's own noise is in the error already."""
-        centre = float(statistics @ np.asarray(self.weights))
+        centre = sum(statistics[name] * weight for name, weight in zip(self.names, self.weights, strict=True))
         value, low, high = (float(expit(centre + k * Z * self.error)) for k in (0, -1, 1))
         return AccuracyEstimate("regression", value, low, high)
 
@@ -143,7 +168,7 @@ class WatchReference:
     threshold: float
     """Of ATC: the share of confidences above it is the accuracy."""
     quantiles: Mapping[str, tuple[float, ...]]
-    """Of confidence, difficulty and distance."""
+    """Of confidence and of those `COLUMNS` that it has."""
     class_counts: tuple[int, ...]
     bands: tuple[float, ...]
     """Inner edges of the bands of confidence."""
@@ -159,7 +184,8 @@ class WatchReference:
 
         Args:
             predictions: labelled, neither trained on nor calibrated on.
-            cells: labelled batches of shifted samples (one corruption at one severity each), for the regression.
+            cells: labelled batches of shifted samples (one corruption at one severity each), for the regression; a
+                column `shift` names the kind of shift, and cells of one kind are left out together.
         """
         predictions.need_drawn_singly("a watch")
         batch = WatchBatch.of(predictions)
@@ -167,7 +193,7 @@ class WatchReference:
         n = len(right)
         if n < 50:
             raise InputError(f"a watch needs at least 50 labelled samples to compare with, got {n}; give more")
-        known = {"confidence": batch.confidence, "difficulty": batch.difficulty, "distance": batch.distance}
+        known = {name: getattr(batch, name) for name in ("confidence", *COLUMNS)}
         at = np.linspace(0, 1, QUANTILES)
         quantiles = {k: tuple(np.quantile(v, at).tolist()) for k, v in known.items() if v is not None}
         bands = np.unique(np.quantile(batch.confidence, np.arange(1, BANDS) / BANDS))
@@ -187,43 +213,57 @@ class WatchReference:
             None if batch.difficulty is None else DifficultyMap.fit(batch.confidence, batch.difficulty, right),
             class_names=tuple(predictions.class_names or ()),
         )
-        return reference.with_cells(cells) if cells else reference
+        return replace(reference, by_cells=reference._regression(predictions, cells)) if cells else reference
 
-    def with_cells(self, cells: Sequence[Predictions]) -> WatchReference:
-        """With the regression of accuracy on batch statistics, from labelled cells of shifted samples."""
-        batches = [WatchBatch.of(cell) for cell in cells]
-        rows = np.array([self.statistics(batch) for batch in batches])
-        if len(rows) < 2 * rows.shape[1]:
+    def _regression(self, predictions: Predictions, cells: Sequence[Predictions]) -> CellRegression:
+        """Of accuracy on batch statistics: of shifted cells, of the reference, and of all these in other class shares.
+
+        Other shares of the classes change what a batch looks like and are not hardness: the regression must see some.
+        """
+        least = 2 * len(self.statistics(WatchBatch.of(predictions)))
+        if len(cells) < least:
             raise InputError(
-                f"the regression of {rows.shape[1]} batch statistics needs at least {2 * rows.shape[1]} cells of "
-                f"shifted samples, got {len(rows)}; give one for each corruption and severity"
+                f"the regression of {least // 2} batch statistics needs at least {least} cells of "
+                f"shifted samples, got {len(cells)}; give one for each corruption and severity"
             )
-        rates = np.array([float(cell.facts.correct.double().mean()) for cell in cells])
-        known = {name: np.asarray(values, dtype=np.float64) for name, values in self.quantiles.items()}
-        clean = WatchBatch(known["confidence"], None, known.get("difficulty"), known.get("distance"))
+        kinds = [str(cell.columns["shift"][0]) if "shift" in cell.columns else f"{k}" for k, cell in enumerate(cells)]
+        draws = [(kind, cell, np.arange(len(cell))) for kind, cell in zip(kinds, cells, strict=True)]
+        if not self.pairs:
+            rng = np.random.default_rng(int(stream(0, "class shares of a watch")))
+            draws += [(kind, cell, _other_shares(cell, rng)) for kind, cell, _ in draws]
+            draws += [("class shares", predictions, _other_shares(predictions, rng)) for _ in range(LABEL_SHIFTS)]
+        draws.append(("reference", predictions, np.arange(len(predictions))))
+        statistics, rates = [], []
+        for _, cell, rows in draws:
+            statistics.append(self.statistics(WatchBatch.of(cell).take(rows)))
+            rates.append(float(cell.facts.correct.double().cpu().numpy()[rows].mean()))
         edge = 0.5 / self.n
-        return replace(
-            self,
-            by_cells=CellRegression.fit(
-                rows, np.clip(rates, edge, 1 - edge), self.statistics(clean), min(max(self.accuracy, edge), 1 - edge)
-            ),
-        )
+        return CellRegression.fit(statistics, np.clip(rates, edge, 1 - edge), [kind for kind, *_ in draws])
 
     @property
     def pairs(self) -> bool:
         """Whether samples have no class, only confidence and correctness."""
         return not self.class_counts
 
-    def statistics(self, batch: WatchBatch) -> Floats:
-        """Of a batch: 1, logit of mean confidence and of the share above the threshold, mean difficulty and log
-        distance in standard deviations of the reference, where the reference has them."""
+    def statistics(self, batch: WatchBatch) -> dict[str, float]:
+        """Of a batch: logits of mean confidence and of the share above the threshold; their fall together with that of
+        the entropy of the predicted classes (a shifted network names few classes, less surely; other class shares
+        alone leave it sure); and, where the reference has the column, mean difficulty and log distance in its standard
+        deviations."""
+        for column in COLUMNS:
+            if column in self.quantiles and getattr(batch, column) is None:
+                raise InputError(f"the reference has a column '{column}', so its batches need one; add it")
+        m = len(batch.confidence)
         share = float((batch.confidence > self.threshold).mean())
-        room = 0.5 / len(batch.confidence)
-        values = [1.0, float(logit(batch.confidence.mean())), float(logit(np.clip(share, room, 1 - room)))]
-        for name, own in (("difficulty", batch.difficulty), ("distance", batch.distance)):
-            if name in self.quantiles:
-                values.append(_standardised(name, own, self.quantiles[name]))
-        return np.array(values)
+        mean = float(logit(batch.confidence.mean()))
+        values = {"constant": 1.0, "confidence": mean, "threshold": _rate_logit(share, m)}
+        if batch.classes is not None and self.class_counts:
+            narrower = _entropy(np.array(self.class_counts)) - _entropy(np.bincount(batch.classes))
+            values["collapse"] = (float(logit(self.confidence)) - mean) * narrower
+        for column in COLUMNS:
+            if column in self.quantiles:
+                values[column] = _standardised(column, getattr(batch, column), self.quantiles[column])
+        return values
 
     def estimates(self, batch: WatchBatch) -> tuple[AccuracyEstimate, ...]:
         """The accuracy of a batch by every method that the reference allows, the most trustworthy first."""
@@ -249,7 +289,7 @@ class WatchReference:
     def drift(self, batch: WatchBatch) -> tuple[Drift, ...]:
         """How far confidence, difficulty and the shares of predicted classes have moved."""
         moved = []
-        for name in ("confidence", "difficulty", "distance"):
+        for name in ("confidence", *COLUMNS):
             values = getattr(batch, name)
             if values is not None and name in self.quantiles:
                 moved.append(_kolmogorov_smirnov(name, values, self.quantiles[name], self.n))
@@ -269,9 +309,23 @@ def _rate_error(rate: float, n: int) -> float:
     return math.sqrt(shrunk * (1 - shrunk) / (n + 2))
 
 
-def _standardised(name: str, values: Floats | None, quantiles: tuple[float, ...]) -> float:
-    if values is None:
-        raise InputError(f"the reference has a column '{name}', so its batches need one; add it to the predictions")
+def _rate_logit(rate: float, n: int) -> float:
+    """The logit of a share of n samples, finite for none and all."""
+    return float(logit(min(max(rate, 0.5 / n), 1 - 0.5 / n)))
+
+
+def _entropy(counts: NDArray[Any]) -> float:
+    return float(entr(counts / counts.sum()).sum())
+
+
+def _other_shares(cell: Predictions, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Rows of a cell, drawn with other shares of the classes."""
+    labels = cell.labels.cpu().numpy()
+    weights = rng.dirichlet(np.full(int(labels.max()) + 1, CONCENTRATION))[labels] + 1e-9
+    return np.asarray(rng.choice(len(labels), len(labels), p=weights / weights.sum()))
+
+
+def _standardised(name: str, values: Floats, quantiles: tuple[float, ...]) -> float:
     own, reference = (np.log(np.maximum(v, 1e-12)) if name == "distance" else v for v in (values, np.array(quantiles)))
     return float((own.mean() - reference.mean()) / (reference.std() or 1.0))
 
@@ -322,7 +376,8 @@ def reference_from(record: Mapping[str, Any]) -> WatchReference:
         vectors = {name: tuple(by_difficulty[name]) for name in ("mean", "deviation", "weights")}
         by_difficulty = check_record(DifficultyMap(**vectors, covariance=covariance))
     if by_cells:
-        by_cells = check_record(CellRegression(**{**by_cells, "weights": tuple(by_cells["weights"])}))
+        vectors = {name: tuple(by_cells[name]) for name in ("names", "weights")}
+        by_cells = check_record(CellRegression(**{**by_cells, **vectors}))
     lists = {name: tuple(record[name]) for name in ("class_counts", "bands", "tolerance", "class_names")}
     quantiles = {name: tuple(values) for name, values in record["quantiles"].items()}
     reference = check_record(

@@ -21,7 +21,7 @@ from confide.files import formats
 from confide.files.disk import appending
 from confide.files.fitted import DAMAGE
 from confide.monitor.alarms import Wealth, calibration_bets, risk_bets
-from confide.monitor.estimates import AccuracyEstimate, Drift, WatchBatch, WatchReference, reference_from
+from confide.monitor.estimates import COLUMNS, AccuracyEstimate, Drift, WatchBatch, WatchReference, reference_from
 from confide.numerics.binomial import clopper_pearson
 from confide.predictions import Predictions
 from confide.results import LEVEL, OperatingPoint
@@ -144,7 +144,7 @@ class _State:
 
     def _add_predictions(self, record: Mapping[str, Any]) -> None:
         own = record["predictions"]
-        columns = {k: np.asarray(own[k], dtype=np.float64) for k in ("difficulty", "distance") if k in own}
+        columns = {k: np.asarray(own[k], dtype=np.float64) for k in COLUMNS if k in own}
         classes = tuple(own["classes"]) if "classes" in own else None
         confidence = np.asarray(own["confidence"], dtype=np.float64)
         parts = (own["ids"], own["accepted"], confidence, classes or confidence, *columns.values())
@@ -314,7 +314,7 @@ class Monitor:
             own: dict[str, Any] = {"ids": [ids[k] for k in new], "confidence": batch.confidence[new].tolist()}
             if batch.classes is not None:
                 own["classes"] = [batch.classes[k] for k in new]
-            for column in ("difficulty", "distance"):
+            for column in COLUMNS:
                 values = getattr(batch, column)
                 if values is not None:
                     own[column] = values[new].tolist()

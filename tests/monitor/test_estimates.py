@@ -75,6 +75,41 @@ def test_the_regression_on_shifted_cells_leads_and_covers_new_ones():
     assert covered >= 16
 
 
+def test_other_class_shares_are_not_taken_for_hardness():
+    """A network that is surer of some classes: cells of noise teach the regression, clean batches judge it."""
+    rng = np.random.default_rng(6)
+
+    def batch(n: int, noise: float, shares: np.ndarray) -> confide.Predictions:
+        labels = rng.choice(5, n, p=shares)
+        sharp = np.array([6.0, 4.0, 3.0, 2.0, 1.5])[labels] * (1 - noise)
+        logits = rng.normal(size=(n, 5)) + sharp[:, None] * np.eye(5)[labels]
+        logits[:, 0] += 4 * noise  # a shifted network names one class
+        return confide.Predictions(logits, labels)
+
+    even = np.full(5, 0.2)
+    cells = [batch(500, level, even) for level in np.linspace(0.1, 0.9, 24)]
+    reference = WatchReference.of(batch(3000, 0.0, even), cells)
+    errors, inside = [], 0
+    for _ in range(20):
+        clean = batch(1000, 0.0, rng.dirichlet(np.ones(5)))
+        estimate = reference.estimates(WatchBatch.of(clean))[0]
+        errors.append(abs(estimate.value - accuracy(clean)))
+        inside += estimate.low <= accuracy(clean) <= estimate.high
+    assert np.mean(errors) < 0.05
+    assert inside >= 17
+    shifted = batch(1000, 0.55, even)
+    assert abs(reference.estimates(WatchBatch.of(shifted))[0].value - accuracy(shifted)) < 0.08
+
+
+def test_cells_of_one_kind_of_shift_are_left_out_together():
+    rng = np.random.default_rng(7)
+    cells = [drawn(rng, 300, noise=level) for level in np.linspace(0, 0.6, 12)]
+    alone = WatchReference.of(drawn(rng, 1000, noise=0.05), cells)
+    halves = [cell.with_column("shift", ["weak" if k < 6 else "strong"] * 300) for k, cell in enumerate(cells)]
+    together = WatchReference.of(drawn(rng, 1000, noise=0.05), halves)
+    assert together.by_cells.error > 1.3 * alone.by_cells.error
+
+
 def test_drift_keeps_its_level_and_sees_a_change():
     rng = np.random.default_rng(4)
     reference = WatchReference.of(drawn(rng, 2000))
