@@ -389,6 +389,8 @@ class OperatingPoint:
     """Whether the promise holds with the stated confidence, or in expectation over calibration sets."""
     risks: tuple[PromisedRisk, ...] = ()
     """All promised risks, where several were asked for by name."""
+    largest_weight: float | None = None
+    """Where samples were weighted: the promise supposes that none weighs more, in units of their mean weight."""
 
     @property
     def certified(self) -> bool:
@@ -403,6 +405,8 @@ class OperatingPoint:
     def to_dict(self) -> dict[str, Any]:
         """Plain dictionary, ready for JSON; a promised error rate alone is written as it always was."""
         row = asdict(self)
+        if self.largest_weight is None:
+            del row["largest_weight"]
         named = self.risks or self.promise != "probability"
         return {**row, "format": formats.RISKS_POINT.tag} if named else {k: row[k] for k in row if k not in NAMED_RISKS}
 
@@ -608,6 +612,8 @@ class About:
     label_counts: Mapping[str, int] = field(default_factory=dict)  # of the test split, by class
     difficulty: str | None = None  # the word of the difficulty score
     unit: str | None = None  # what the samples are called: "images"
+    weighted_by: str | None = None  # the column of the samples' weights, where these differ
+    effective_samples: float | None = None  # how many samples of equal weight they are worth
     seed: int | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)  # a metric, or a section of the report -> why

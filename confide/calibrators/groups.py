@@ -228,7 +228,8 @@ def _held_out_losses(fit: Fit, train: Predictions, held: Predictions, by: Groupi
         for c, k in enumerate(SHRINKAGES):
             weight = weight_of(size, k)
             mixed = plain if weight == 0 else blended(overall.word, own, plain, weight)
-            losses[c] += float(functional.cross_entropy(mixed, part.labels, reduction="sum"))
+            nll = functional.cross_entropy(mixed, part.labels, reduction="none")
+            losses[c] += float(nll.sum() if part.weights is None else nll.double() @ torch.from_numpy(part.weights))
     return losses
 
 

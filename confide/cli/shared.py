@@ -124,13 +124,24 @@ def print_json(value: Any) -> None:
 # Predictions that a verb is given, and what is doubtful about them.
 
 
-def load_predictions(path: str | Path, unit: str | None = None) -> Predictions:
-    """The predictions of a file, with the column that says what was drawn as one, where that is given."""
+WEIGHTS = "column that says how much each sample counts (default: weight, where FILE has it)"
+
+
+def weights_text(predictions: Predictions) -> str:
+    """How many samples of equal weight weighted ones are worth, to go behind their number."""
+    weights = predictions.counted().relative_weights
+    if weights is None:
+        return ""
+    return f", weighted: worth {weights.sum() ** 2 / (weights @ weights):,.0f} of equal weight"
+
+
+def load_predictions(path: str | Path, unit: str | None = None, weights: str | None = None) -> Predictions:
+    """The predictions of a file, with the columns of what was drawn as one and of the weights, where given."""
     from confide.predictions import Predictions
 
     with warnings_on_stderr():
         predictions = Predictions.load(path)
-    return predictions.replace(unit=unit) if unit else predictions
+    return (predictions.replace(unit=unit) if unit else predictions).weighted(weights)
 
 
 @contextmanager

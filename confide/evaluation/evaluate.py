@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from confide.checks import InputError, did_you_mean
 from confide.evaluation.curves import all_curves
 from confide.evaluation.streaming import as_predictions
+from confide.files.columns import WEIGHT_COLUMNS
 from confide.metrics.base import METRICS, MetricSpec, metric_name, note_of, parse_metric, table_words, value_of
 from confide.metrics.influence import Influence, Spread, error_interval, spread_of
 from confide.metrics.intervals import (
@@ -30,7 +31,7 @@ from confide.predictions import LABEL_NAME, Predictions, StreamedOutputs, row_wo
 from confide.records import Scores
 from confide.registry import Method
 from confide.results import About, Evaluation, Expectation, Measurement
-from confide.types import Floats
+from confide.types import Floats, Indices
 
 # Groups of samples.
 
@@ -166,6 +167,10 @@ def group_rows(base: MetricSamples, grouping: SampleGroups, tag: ModelStage, how
     """Means of accuracy, confidence gap, NLL and Brier in every group that has samples."""
     design, index, sizes = base.design, grouping.index, grouping.sizes
     total = np.bincount(index, design.weights, minlength=len(sizes))
+    worth = total.astype(np.float64)  # samples alike that each group is worth
+    if design.weights is not None:
+        squares_of_weights = np.bincount(index, design.weights**2, minlength=len(sizes))
+        worth = total**2 / np.where(sizes > 0, squares_of_weights, 1.0)
     rows: list[list[Measurement]] = [[] for _ in sizes]
     for word in facts_for_means(base.predictions):
         request, values = MetricRequest(METRICS.get(word), {}), per_sample(base, word)
@@ -180,8 +185,10 @@ def group_rows(base: MetricSamples, grouping: SampleGroups, tag: ModelStage, how
                 spread = Spread(float(squares[group]) / size / max(size - 1, 1), max(size - 1.0, 1.0), size)
                 if not design.plain:
                     psi = np.where(index == group, apart, 0.0) * (total.sum() / total[group])
-                    spread = replace(spread_of(Influence(psi), design), units=size)
-                bounds = shaped_interval(request.method, value, spread, fewest=size)
+                    spread = spread_of(Influence(psi), design)
+                    freedom = max(min(spread.freedom, worth[group] - 1), 1.0)
+                    spread = replace(spread, units=worth[group], freedom=freedom)
+                bounds = shaped_interval(request.method, value, spread, fewest=worth[group])
             rows[group].append(row_of(request, value, size, tag, bounds, group=grouping.label(group)))
     return [row for own in rows for row in own]
 
@@ -417,6 +424,7 @@ def evaluate(
     scores: Scores | None = None,
     score: Any = None,
     trust: Mapping[str, Any] | None = None,
+    weights: Any = None,
     strata: Any = None,
     seed: int = 0,
     title: str | None = None,
@@ -441,6 +449,8 @@ def evaluate(
         scores: difficulty of the samples; joined by id.
         score: what ranks the samples; by default `msp` and `entropy`, and the trust that the predictions carry.
         trust: further scores of trust predictors by name, high = safe; named `trust:<name>` in the table.
+        weights: how much each sample counts, n numbers of 0 or more or the name of a column, where the predictions do
+            not carry them; only ratios matter. Intervals are wider the more unequal they are.
         strata: where the number of samples of each kind was fixed by design: "class", a column's name, or n values.
             By default samples count as drawn independently.
         seed: of what is drawn.
@@ -465,7 +475,10 @@ def evaluate(
     """
     columns = () if by is None or isinstance(by, Mapping) else (by,) if isinstance(by, str) else tuple(by)
     columns += tuple(word for word in (strata, unit) if isinstance(word, str) and word != "class")
-    predictions = as_predictions(predictions, columns=columns, ids=scores is not None, score=score)
+    predictions = as_predictions(predictions, columns=columns, ids=scores is not None, score=score, weights=weights)
+    if (rows := predictions.weighted_rows) is not None:
+        n, predictions = len(predictions), predictions.take(rows)
+        by, score, trust, strata, unit = (values_of_rows(given, rows, n) for given in (by, score, trust, strata, unit))
     tables = any(parse_metric(word)[0].spec.from_class_table for word in metric_words(metrics))
     design = design_of(predictions, strata, unit)
     base = metric_samples(predictions, class_table=tables, design=design)
@@ -488,12 +501,25 @@ def evaluate(
     curves = all_curves(View(base), ranking, difficulty, bool(intervals), seed)
     called = unit if isinstance(unit, str) and unit != predictions.unit else None
     known = About(title=title, unit=called, class_names=tuple(class_names or ()), missing=missing)
+    if base.design.weights is not None:
+        weighted_by = weights if isinstance(weights, str) else WEIGHT_COLUMNS[0]
+        known = replace(known, weighted_by=weighted_by, effective_samples=base.effective_n)
     return Evaluation(
         measurements=tuple(rows),
         curves=tuple(replace(curve, model=model, stage=stage, split=predictions.split) for curve in curves),
         about=known.over(about or About()).over(about_predictions(predictions, scores, seed)),
         warnings=label_doubts(predictions),
     )
+
+
+def values_of_rows(given: Any, rows: Indices, n: int) -> Any:
+    """What was given for each of n samples, for these rows; words and what is no vector stay as they are."""
+    if isinstance(given, Mapping):
+        return {name: values_of_rows(values, rows, n) for name, values in given.items()}
+    if given is None or isinstance(given, str) or (isinstance(given, (list, tuple)) and isinstance(given[0], str)):
+        return given
+    values = given.detach().cpu().numpy() if hasattr(given, "detach") else np.asarray(given)
+    return values[rows] if values.shape == (n,) else given
 
 
 def label_doubts(predictions: Predictions) -> tuple[str, ...]:

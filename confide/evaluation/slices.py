@@ -155,6 +155,7 @@ def find_slices(
     """
     check_range(level, "level", 0.0, 1.0, low_open=True, high_open=True)
     check_range(most, "most", 1)
+    predictions.need_unweighted("a search for slices")
     predictions.need_drawn_singly("a test of slices")
     right = predictions.facts.correct.double().cpu().numpy()
     confidence = predictions.facts.sureness()

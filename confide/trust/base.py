@@ -211,6 +211,7 @@ def fit(word: str, predictions: Predictions | None = None, features: Any = None,
         return Trust(word, scorer, method.spec.threshold, method.spec.scale, wants, options=options)
     need_predictions(word, predictions)
     predictions.need_not_test(f"trust predictor '{word}'")
+    predictions.need_unweighted(f"trust predictor '{word}'")
     if not len(predictions):
         raise InputError(f"trust predictor '{word}' needs at least one prediction, got none; pass those on 'val'")
     trained = bool(method.spec.trained)
