@@ -339,14 +339,15 @@ def macro_measurements(
     for group in np.flatnonzero(grouping.sizes):
         rows = np.flatnonzero(grouping.index == group)
         parts.append((rows, metric_samples(predictions.take(rows), design=design.take(rows))))
-    measured, effect = [], unit_effect(View(metric_samples(predictions, design=design)))
+    whole = metric_samples(predictions, design=design)
+    measured, effect = [], unit_effect(View(whole))
     for request in requests:
         of_groups = [_of_group(request_for_rows(request, rows), rows, base, how, seed) for rows, base in parts]
         defined = [one for one in of_groups if math.isfinite(one.value)]
         if not defined:
             continue
         value = float(np.mean([one.value for one in defined]))
-        bounds, chance = _macro_interval(request, value, defined, len(predictions), how, design, effect)
+        bounds, chance = _macro_interval(request, value, defined, len(predictions), how, whole.design, effect)
         note = None if len(defined) == len(parts) else f"not defined for {len(parts) - len(defined)} of {len(parts)}"
         measured.append(row_of(request, value, len(predictions), tag, bounds, chance, f"{grouping.kind}={MACRO}", note))
     return measured
@@ -386,9 +387,10 @@ def _macro_interval(
     if how is None or any(one.influence is None for one in parts):
         return None, None
     psi, noise, one_error = np.zeros(n), 0.0, 0.0
+    weights = np.ones(n) if design.weights is None else design.weights
     for part in parts:
         assert part.influence is not None
-        psi[part.rows] = part.influence.psi * (n / len(part.rows) / len(parts))
+        psi[part.rows] = part.influence.psi * (n / float(weights[part.rows].sum()) / len(parts))
         noise += part.influence.noise / len(parts) ** 2
         one_error += part.influence.one_error / len(parts) ** 2
     spread = spread_of(Influence(psi, noise=noise), design)
