@@ -311,5 +311,5 @@ def with_interval(row: Measurement, by_unit: Evaluation) -> Measurement:
     other = next(m for m in by_unit.measurements if m.metric == row.metric and m.group is None)
     low, high = other.bounds or (math.nan, math.nan)
     moved = row.value - other.value
-    chance = {"chance": other.chance, "chance_high": other.chance_high, "p_value": other.p_value}
-    return replace(row, bounds=(min(low + moved, row.value), max(high + moved, row.value)), **chance)
+    bounds = (min(low + moved, row.value), max(high + moved, row.value))
+    return replace(row, bounds=bounds, chance=other.chance, chance_high=other.chance_high, p_value=other.p_value)
