@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO ?= runs/demo
 DEMO_OPTIONS ?=
+# Threads that wait do not spin: two workers of pytest share the cores.
+export OMP_WAIT_POLICY ?= PASSIVE
 
 .PHONY: demo test test-all faults fuzz mutate test-gpu lint wheel readme evidence clean
 

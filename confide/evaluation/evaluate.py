@@ -343,10 +343,10 @@ def macro_measurements(
     measured, effect = [], unit_effect(View(whole))
     for request in requests:
         of_groups = [_of_group(request_for_rows(request, rows), rows, base, how, seed) for rows, base in parts]
-        defined = [one for one in of_groups if math.isfinite(one.value)]
+        defined = [group for group in of_groups if math.isfinite(group.value)]
         if not defined:
             continue
-        value = float(np.mean([one.value for one in defined]))
+        value = float(np.mean([group.value for group in defined]))
         bounds, chance = _macro_interval(request, value, defined, len(predictions), how, whole.design, effect)
         note = None if len(defined) == len(parts) else f"not defined for {len(parts) - len(defined)} of {len(parts)}"
         measured.append(row_of(request, value, len(predictions), tag, bounds, chance, f"{grouping.kind}={MACRO}", note))
@@ -384,7 +384,7 @@ def _macro_interval(
     effect: float,
 ) -> tuple[tuple[float, float] | None, Null | None]:
     """Interval of a mean over groups, and what chance shows of one of calibration errors."""
-    if how is None or any(one.influence is None for one in parts):
+    if how is None or any(part.influence is None for part in parts):
         return None, None
     psi, noise, one_error = np.zeros(n), 0.0, 0.0
     weights = np.ones(n) if design.weights is None else design.weights
