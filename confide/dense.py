@@ -241,8 +241,8 @@ def image_predictions(
         if truth is not None and bool((as_tensor(truth, "labels") == ignored).all()):
             continue
         name = str(ids[number]) if ids is not None else str(number)
-        own = None if truth is None else [truth]
-        yield pixels(**{kind: [image]}, labels=own, ids=[name], split=split, **options)
+        own: dict[str, Any] = {kind: [image], "labels": None if truth is None else [truth]}
+        yield pixels(**own, ids=[name], split=split, **options)
 
 
 def _pairs(outputs: Any, labels: Any) -> Iterator[tuple[Any, Any]]:

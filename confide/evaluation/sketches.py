@@ -57,7 +57,8 @@ class CellTable:
     def add(self, keys: NDArray[np.int64], values: Floats) -> None:
         """Rows of values, summed by key."""
         unique, place = np.unique(keys, return_inverse=True)
-        sums = np.stack([np.bincount(place.reshape(-1), column, len(unique)) for column in values.T], axis=1)
+        columns = [np.bincount(place.reshape(-1), column, len(unique)) for column in values.T]
+        sums = np.stack(columns, axis=1).astype(np.float64)
         self.waiting.append((unique, sums))
         if sum(len(own) for own, _ in self.waiting) > MOST_BUFFERED + len(self.keys):
             self.settle()
@@ -217,13 +218,14 @@ class Sketch:
         about = formats.parse_json(metadata.get("sketch", "null"), path)
         if not isinstance(about, dict):
             raise InputError(f"{path} must be a sketch, got another file; make it again")
-        tables = {n: CellTable(columns[f"{n}_keys"], columns[f"{n}_sums"]) for n in ("fine", "coarse")}
+        fine, coarse = (CellTable(columns[f"{n}_keys"], columns[f"{n}_sums"]) for n in ("fine", "coarse"))
         sums = {k.removeprefix("classes_"): v for k, v in columns.items() if k.startswith("classes_")}
         units = {name: k for k, name in enumerate(about.pop("units"))}
         names, class_names = tuple(about.pop("names")), about.pop("class_names")
         classes = ClassTable(**sums) if sums else None
         named = None if class_names is None else tuple(class_names)
-        return cls(**about, names=names, units=units, class_names=named, **tables, classes=classes)
+        own: dict[str, Any] = {"names": names, "units": units, "class_names": named}
+        return cls(**about, **own, fine=fine, coarse=coarse, classes=classes)
 
 
 def sketch_of(source: Any, split: str | None = None) -> Sketch:

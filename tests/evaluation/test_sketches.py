@@ -93,8 +93,8 @@ def dies_once(job: SketchJob) -> str:
 @pytest.mark.slow
 def test_a_killed_worker_changes_no_number(tmp_path, monkeypatch):
     (tmp_path / "shards").mkdir()
-    whole = predictions(4000)
-    for k in range(4):
+    whole = predictions(2000)
+    for k in range(2):
         whole.take(np.arange(1000 * k, 1000 * k + 1000)).save(tmp_path / f"shards/{k}.parquet")
     plain = confide.pipeline.sketch_folder(tmp_path / "shards", tmp_path / "a", workers=1)
     monkeypatch.setattr(confide.pipeline, "sketch_files", dies_once)
