@@ -289,9 +289,10 @@ class FunctionLoss(LossModule):
         if not plain or self.method.needs or needs or not is_plain_batch(logits, labels):
             return super().forward(logits, labels, **needs)
         # The shortest way: at 64 x 10 every call on it would be seen.
-        values = self.method.function(logits, labels, **self.options)
-        mean = values.mean
-        return mean() if callable(mean) else mean
+        values: LossValues = self.method.function(logits, labels, **self.options)
+        if not isinstance(values, FusedLoss):
+            return values.mean()
+        return values.mean() if callable(values.mean) else values.mean
 
     def values(self, logits: Logits, labels: Labels, **needs: Any) -> LossValues:
         values: LossValues = self.method.function(logits, labels, **self.options, **needs)

@@ -44,17 +44,15 @@ class Batch:
 
     def __init__(self, of: Any, z: Array, labels: Array) -> None:
         self.of, self.z, self.labels = of, z, labels
-        n = len(labels)
+        n, self.rows = len(labels), of.arange(len(labels))
         if of is np:
             # The reductions themselves: numpy's methods take longer to find them than a small batch takes.
-            self.rows = np.arange(n)
             self.shifted = z - np.maximum.reduce(z, 0)
             self.exps = np.exp(self.shifted)
             self.total = np.add.reduce(self.exps, 0)
             by_column = self.shifted.flags.c_contiguous
             self.place = labels * n + self.rows if by_column else self.rows * len(z) + labels
         else:
-            self.rows = torch.arange(n)
             self.shifted = z - z.amax(0)
             self.exps = self.shifted.exp()
             self.total = self.exps.sum(0)
