@@ -43,9 +43,9 @@ lint: $(STAMP)
 wheel: $(STAMP)
 	$(BIN)/python -m build --wheel --outdir dist .
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet -e '.[dev]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
 	touch $(STAMP)
 
 clean:

@@ -8,45 +8,49 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from confide import (
-        answers,
-        calibrators,
-        data,
-        decisions,
-        difficulty,
-        evaluation,
-        explorer,
-        features,
-        integrations,
-        losses,
-        metrics,
-        models,
-        monitor,
-        penalties,
-        pipeline,
-        plot,
-        report,
-        robustness,
-        scoring,
-        sets,
-        shift,
-        training,
-        trust,
+        answers as answers,
+        calibrators as calibrators,
+        data as data,
+        decisions as decisions,
+        dense as dense,
+        difficulty as difficulty,
+        evaluation as evaluation,
+        explorer as explorer,
+        features as features,
+        integrations as integrations,
+        losses as losses,
+        metrics as metrics,
+        models as models,
+        monitor as monitor,
+        penalties as penalties,
+        pipeline as pipeline,
+        plot as plot,
+        report as report,
+        robustness as robustness,
+        scoring as scoring,
+        sets as sets,
+        shift as shift,
+        training as training,
+        trust as trust,
     )
-    from confide.data import load_dataset
-    from confide.evaluation.compare import compare
-    from confide.evaluation.evaluate import evaluate
-    from confide.evaluation.operating_points import apply_operating_point, operating_point
-    from confide.experiment import run
-    from confide.predictions import Predictions
-    from confide.records import Dataset, Features, Scores, Split
-    from confide.report import write_report
-    from confide.results import Evaluation, Measurement, OperatingPoint
-    from confide.simplex.statistics import check
+    from confide.data import load_dataset as load_dataset
+    from confide.evaluation.compare import compare as compare
+    from confide.evaluation.evaluate import evaluate as evaluate
+    from confide.evaluation.operating_points import (
+        apply_operating_point as apply_operating_point,
+        operating_point as operating_point,
+    )
+    from confide.experiment import run as run
+    from confide.predictions import Predictions as Predictions
+    from confide.records import Dataset as Dataset, Features as Features, Scores as Scores, Split as Split
+    from confide.report import write_report as write_report
+    from confide.results import Evaluation as Evaluation, Measurement as Measurement, OperatingPoint as OperatingPoint
+    from confide.simplex.statistics import check as check
 
 
 __version__ = "0.1.0"
 
-_OUTPUTS = ("answers", "calibrators", "decisions", "metrics", "sets", "trust")
+_OUTPUTS = ("answers", "calibrators", "decisions", "dense", "metrics", "sets", "trust")
 _METHODS = ("difficulty", "features", "losses", "models", "penalties", "shift")
 _WORK = (
     "data",

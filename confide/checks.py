@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import fields
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -214,6 +217,23 @@ def check_ids(ids: Any, n: int, name: str = "ids") -> np.ndarray[Any, np.dtype[A
     return array
 
 
+def check_weights(weights: Any, n: int, name: str = "weights") -> np.ndarray[Any, np.dtype[np.float64]]:
+    """n finite numbers of 0 or more, not all of them 0."""
+    values = as_tensor(weights, name)
+    if values.shape != (n,):
+        raise InputError(f"{name} must be {n} numbers, one per sample, got shape {tuple(values.shape)}; give one each")
+    array: np.ndarray[Any, np.dtype[np.float64]] = values.double().cpu().numpy()
+    bad = np.flatnonzero(~(np.isfinite(array) & (array >= 0)))
+    if len(bad):
+        raise InputError(
+            f"{name} must be finite numbers of 0 or more, got {array[bad[0]]} at sample {bad[0]} of {n}; "
+            "drop that sample or give it a weight of 0"
+        )
+    if n and not array.any():
+        raise InputError(f"{name} must have one above 0, got {n} of 0; then no sample counts")
+    return array
+
+
 def check_choice(value: Any, choices: Iterable[Any], name: str) -> None:
     """An option must be one of the given words."""
     known = list(choices)
@@ -291,22 +311,79 @@ KINDS = {"int": "a whole number", "float": "a number", "str": "a word", "bool": 
 
 
 def check_kind(value: Any, annotation: str, name: str) -> None:
-    """A plain value must be of one of the kinds of an annotation such as `float | None`; other annotations pass."""
-    words = [word.strip() for word in annotation.split("|")]
-    if all(word in KINDS for word in words) and not any(_is_kind(value, word) for word in words):
-        raise InputError(f"{name} must be {' or '.join(KINDS[word] for word in words)}, got {repr(value)[:60]}")
+    """A plain value must be of one of the kinds of an annotation such as `float | None` or `tuple[str, ...]`.
+
+    Parts of an annotation that no plain value can be held against, such as a record's name, let everything pass.
+    """
+    kind = _parsed(annotation)
+    if kind is not None and not _fits(value, kind):
+        raise InputError(f"{name} must be {_kind_words(kind)}, got {repr(value)[:60]}")
+
+
+R = TypeVar("R")
+
+
+def check_record(record: R) -> R:
+    """A dataclass made of a file's values, each of the kind that its field says."""
+    for entry in fields(record):  # type: ignore[arg-type]
+        check_kind(getattr(record, entry.name), str(entry.type), entry.name)
+    return record
+
+
+@cache
+def _parsed(annotation: str) -> ast.expr | None:
+    try:
+        return ast.parse(annotation, mode="eval").body
+    except SyntaxError:  # a class where its name would do
+        return None
+
+
+def _fits(value: Any, kind: ast.expr) -> bool:
+    match kind:
+        case ast.BinOp(left=left, right=right):
+            return _fits(value, left) or _fits(value, right)
+        case ast.Constant(value=None):
+            return value is None
+        case ast.Name(id=word) if word in KINDS:
+            return _is_kind(value, word)
+        case ast.Subscript(value=ast.Name(id="tuple"), slice=ast.Tuple(elts=[inner, ast.Constant()])):
+            return isinstance(value, (list, tuple)) and all(_fits(part, inner) for part in value)
+        case ast.Subscript(value=ast.Name(id="tuple"), slice=ast.Tuple(elts=parts)):
+            fitting = isinstance(value, (list, tuple)) and len(value) == len(parts)
+            return fitting and all(_fits(part, own) for part, own in zip(value, parts, strict=True))
+        case ast.Subscript(value=ast.Name(id="Mapping"), slice=ast.Tuple(elts=[_, inner])):
+            pairs = value.items() if isinstance(value, Mapping) else [(None, None)]
+            return all(isinstance(key, str) and _fits(part, inner) for key, part in pairs)
+    return True
+
+
+def _kind_words(kind: ast.expr) -> str:
+    match kind:
+        case ast.BinOp(left=left, right=right):
+            return f"{_kind_words(left)} or {_kind_words(right)}"
+        case ast.Subscript(value=ast.Name(id="tuple"), slice=ast.Tuple(elts=[inner, ast.Constant()])):
+            return f"a list, each {_kind_words(inner)}"
+        case ast.Subscript(value=ast.Name(id="tuple"), slice=ast.Tuple(elts=parts)):
+            return f"a list of {', '.join(map(_kind_words, parts))}"
+        case ast.Subscript(value=ast.Name(id="Mapping"), slice=ast.Tuple(elts=[_, inner])):
+            return f"names, each with {_kind_words(inner)}"
+    word = ast.unparse(kind)
+    return KINDS.get(word, word)
 
 
 def _is_kind(value: Any, word: str) -> bool:
     if isinstance(value, bool) or value is None:
         return word == ("None" if value is None else "bool")
     if word == "int":
-        return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+        whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+        return whole and abs(value) < LARGEST_WHOLE
     if word == "float":
         return isinstance(value, float) or (isinstance(value, int) and abs(value) < LARGEST_NUMBER)
     return word == "str" and isinstance(value, str)
 
 
+LARGEST_WHOLE = 2**63
+"""Whole numbers of files and options are below it."""
 LARGEST_NUMBER = 10**300
 """Whole numbers below it are floats too."""
 

@@ -325,7 +325,7 @@ def conclude(
                 seed=config.seed,
                 timings={name: record.seconds for name, record in folder.stages.items()},
                 commands=(f"confide run {folder.paths.config} --out {folder.path}",),
-                **environment(),
+                **vars(environment()),
             ),
         )
 

@@ -25,6 +25,7 @@ from confide.checks import (
     check_labels,
     check_logits,
     check_probs,
+    check_weights,
     did_you_mean,
 )
 from confide.facts import SMALLEST_PROBABILITY, ClassCounter, ClassTable, Facts, facts_of
@@ -34,6 +35,7 @@ from confide.files.columns import (
     CORRECT_COLUMNS,
     ROLE_COLUMNS,
     SCORE_COLUMNS,
+    WEIGHT_COLUMNS,
     ColumnRoles,
     are_words,
     class_indices_of,
@@ -43,7 +45,7 @@ from confide.files.columns import (
 )
 from confide.files.frames import as_frame, column_array, frame_columns
 from confide.records import Features, Ids, default_ids, rows_of
-from confide.types import Labels, Logits, PerSample, Probs
+from confide.types import Floats, Indices, Labels, Logits, PerSample, Probs
 
 # What a model gave for n samples: one small type for each thing that can be known.
 
@@ -319,6 +321,12 @@ def _check_confidence(confidence: Tensor) -> Tensor:
 # Predictions: outputs and labels of one split, the record that calibrators, trust, metrics and evaluation share.
 
 T = TypeVar("T")
+SAMPLE, LABEL_NAME = "sample", "label_name"
+"""Columns of multilabel predictions: the sample that a row belongs to, and which of its labels it is."""
+IMAGE = "image"
+"""The column of the image that a pixel or a box belongs to."""
+ROW_WORDS = {SAMPLE: "labels", "question": "answers"}
+"""What the rows of a unit are called."""
 
 
 # The rows are samples. Kinds of predictions that have several rows for what was drawn once (the pixels of an image, the
@@ -340,6 +348,8 @@ class Predictions:
         trust: n values, high = safe.
         columns: further values of every sample by name.
         class_names: of the c classes, in their order.
+        weights: how much each sample counts, n numbers of 0 or more; only their ratios matter. Metrics, calibrators and
+            promises made from the record use them.
         unit: the column that says which samples were drawn as one, such as the question of several answers: intervals,
             tests and folds then count these.
 
@@ -357,6 +367,7 @@ class Predictions:
     trust: PerSample | None
     columns: Mapping[str, NDArray[Any]]
     class_names: tuple[str, ...] | None
+    weights: Floats | None
     unit: str | None
     _labels: Labels | None
     _derived: dict[Hashable, Any] = field(repr=False)
@@ -373,6 +384,7 @@ class Predictions:
         trust: Any = None,
         columns: Mapping[str, Any] | None = None,
         class_names: Sequence[str] | None = None,
+        weights: Any = None,
         unit: str | None = None,
     ) -> None:
         if (logits is None) == (outputs is None):
@@ -399,6 +411,7 @@ class Predictions:
         put(self, "trust", None if trust is None else as_tensor(trust, "trust"))
         put(self, "columns", arrays)
         put(self, "class_names", None if class_names is None else tuple(class_names))
+        put(self, "weights", None if weights is None else check_weights(weights, n))
         put(self, "unit", unit)
         put(self, "_labels", labels)
         put(self, "_derived", {})
@@ -416,7 +429,7 @@ class Predictions:
             labels: n class indices, where known.
             ids: of the samples.
             split: `train`, `val` or `test`.
-            record: trust, columns, class_names, unit.
+            record: trust, columns, class_names, weights, unit.
 
         Returns:
             A record that remembers it came from probabilities.
@@ -450,7 +463,7 @@ class Predictions:
             labels: n class indices, where known.
             ids: of the samples.
             split: `train`, `val` or `test`.
-            record: trust, columns, class_names, unit.
+            record: trust, columns, class_names, weights, unit.
 
         Returns:
             A record that remembers it came from probabilities.
@@ -473,7 +486,7 @@ class Predictions:
             labels: 0 or 1, where known.
             ids: of the samples.
             split: `train`, `val` or `test`.
-            record: trust, columns, class_names, unit.
+            record: trust, columns, class_names, weights, unit.
 
         Returns:
             A record with the logits [0, z] of two classes.
@@ -506,7 +519,7 @@ class Predictions:
             num_classes: width of the outputs that were streamed.
             table: class-wise sums in 15 equal-width bins, closed on the right.
             from_probabilities: whether the shards held probabilities.
-            record: ids, split, trust, columns, class_names, unit.
+            record: ids, split, trust, columns, class_names, weights, unit.
 
         Returns:
             A record that metrics of the facts can measure.
@@ -530,7 +543,7 @@ class Predictions:
             confidence: their probabilities, in [0, 1].
             ids: of the samples.
             split: `train`, `val` or `test`.
-            record: trust, columns, class_names, unit.
+            record: trust, columns, class_names, weights, unit.
 
         Returns:
             A record without class probabilities: calibrators refuse it, rankings and ECE do not.
@@ -568,6 +581,7 @@ class Predictions:
         confidence: str | None = None,
         correct: str | None = None,
         id: str | None = None,
+        weight: str | None = None,
         split: str | None = None,
         class_names: Sequence[str] | None = None,
     ) -> Predictions:
@@ -584,6 +598,7 @@ class Predictions:
             confidence: the column of the confidence.
             correct: the column that says whether an answer was right, with `confidence`.
             id: the column of the ids.
+            weight: the column that says how much each sample counts.
             split: `train`, `val` or `test`.
             class_names: of the classes; by default the names of the columns of probabilities or logits.
 
@@ -601,7 +616,7 @@ class Predictions:
         """
         columns = frame_columns(frame)
         outputs = {"probs": probs, "logits": logits}
-        one_each = {"prediction": prediction, "confidence": confidence, "correct": correct, "id": id}
+        one_each = {"prediction": prediction, "confidence": confidence, "correct": correct, "id": id, "weight": weight}
         if label != "label" or label in columns:
             one_each["label"] = label
         by_role = {role: [name] for role, name in one_each.items() if name is not None}
@@ -635,6 +650,7 @@ class Predictions:
         *,
         split: str | None = None,
         trust: Any = None,
+        weights: Any = None,
         unit: str | None = None,
         **columns: Any,
     ) -> Predictions:
@@ -646,6 +662,7 @@ class Predictions:
             ids: of the samples.
             split: `train`, `val` or `test`.
             trust: n values, high = safe.
+            weights: how much each sample counts.
             unit: the column that says which answers were drawn as one, such as those to one question.
             columns: further values of every sample, by name.
 
@@ -659,7 +676,91 @@ class Predictions:
             1.0
         """
         outputs = PairOutputs(correct, confidence)
-        return cls(None, None, ids, split, outputs=outputs, trust=trust, columns=columns, unit=unit)
+        record = {"trust": trust, "columns": columns, "weights": weights, "unit": unit}
+        return cls(None, None, ids, split, outputs=outputs, **record)
+
+    @classmethod
+    def multilabel(
+        cls,
+        logits: Any = None,
+        labels: Any = None,
+        ids: Any = None,
+        split: str | None = None,
+        *,
+        probs: Any = None,
+        label_names: Sequence[str] | None = None,
+        columns: Mapping[str, Any] | None = None,
+    ) -> Predictions:
+        """Several labels a sample, each yes or no: a row of two classes for every label of a sample that is known.
+
+        The rows name their label in the column `label_name` and their sample in `sample`, which is the unit that
+        intervals, tests and folds count.
+
+        Args:
+            logits: `n c`, a sigmoid logit for every label.
+            labels: `n c` of 0 and 1; NaN, -1 or None where it is not known: such cells make no row. Without labels
+                every cell is a row.
+            ids: n, of the samples.
+            split: `train`, `val` or `test`.
+            probs: instead of logits, the probabilities that the labels hold.
+            label_names: of the c labels; their numbers by default.
+            columns: further values of every sample by name.
+
+        Returns:
+            A record of two classes, absent and present; ids are `sample/label`.
+
+        Raises:
+            InputError: the shapes differ, or a label is neither 0, 1 nor missing.
+
+        Example:
+            >>> logits, labels = [[2.0, -1.0], [0.5, 3.0]], [[1, 0], [-1, 1]]
+            >>> p = confide.Predictions.multilabel(logits, labels, label_names=["cat", "dog"])
+            >>> p.columns["label_name"].tolist(), p.labels.tolist(), p.columns["sample"].tolist()
+            (['cat', 'dog', 'dog'], [1, 0, 1], [0, 0, 1])
+        """
+        if (logits is None) == (probs is None):
+            raise InputError("multilabel predictions need logits or probs, n x c; give one of them")
+        values = as_tensor(logits if probs is None else probs, "logits" if probs is None else "probs")
+        if values.ndim != 2:
+            raise InputError(f"multilabel outputs must be n x c, a column a label, got shape {tuple(values.shape)}")
+        n, c = values.shape
+        names = np.array([str(k) for k in range(c)] if label_names is None else list(label_names))
+        if len(names) != c or len(set(names.tolist())) != c:
+            raise InputError(f"label_names must be {c} different names, one a column, got {len(names)}")
+        samples = default_ids(n) if ids is None else check_ids(ids, n)
+        known = np.ones((n, c), dtype=bool)
+        truth = None
+        if labels is not None:
+            matrix = labels if isinstance(labels, (Tensor, np.ndarray)) else np.array(labels, dtype=np.float64)
+            given = as_tensor(matrix, "labels").double().cpu().numpy()
+            if given.shape != (n, c):
+                raise InputError(f"multilabel labels must be {n} x {c} as the outputs, got shape {given.shape}")
+            known = ~(np.isnan(given) | (given == -1))
+            if not np.isin(given[known], (0.0, 1.0)).all():
+                row, column = np.argwhere(known & ~np.isin(given, (0.0, 1.0)))[0]
+                raise InputError(
+                    f"multilabel labels must be 0, 1 or missing (NaN, -1), got {given[row, column]:g} at sample {row}, "
+                    f"label '{names[column]}'; mend it or leave it missing"
+                )
+            truth = given.T[known.T].astype(np.int64)
+        places, rows = np.nonzero(known.T)  # label by label, so that labels come in their order
+        cells = values[torch.from_numpy(rows), torch.from_numpy(places)]
+        row_columns = {name: np.asarray(own)[rows] for name, own in (columns or {}).items()}
+        record: dict[str, Any] = {
+            "ids": np.array([f"{samples[i]}/{names[k]}" for i, k in zip(rows, places, strict=True)]),
+            "split": split,
+            "columns": {**row_columns, SAMPLE: samples[rows], LABEL_NAME: names[places]},
+            "class_names": ("absent", "present"),
+            "unit": SAMPLE,
+        }
+        if probs is not None:
+            return cls.from_probs(cells, truth, **record)
+        return cls(None, truth, outputs=binary_outputs(cells), **record)
+
+    @property
+    def is_multilabel(self) -> bool:
+        """Whether the rows are labels of samples, as `multilabel` lays them out."""
+        return self.unit == SAMPLE and LABEL_NAME in self.columns
 
     def __len__(self) -> int:
         return len(self.outputs)
@@ -746,7 +847,7 @@ class Predictions:
             closed: `right` for (low, high], `left` for [low, high).
 
         Returns:
-            Count, summed probability and hits, each `c bins`.
+            Count, summed probability and hits, each `c bins`; every sample counts by its weight over the mean weight.
 
         Example:
             >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6]], [0, 1])
@@ -758,7 +859,7 @@ class Predictions:
 
         def counted() -> ClassTable:
             self.need_logits("class-wise calibration")
-            counter = ClassCounter(self.num_classes, bins, closed)
+            counter = ClassCounter(self.num_classes, bins, closed, self.relative_weights)
             self._derived.setdefault(Facts, self.outputs.facts(self.labels, counter))
             return counter.table()
 
@@ -852,7 +953,7 @@ class Predictions:
         """The same samples with some fields changed; facts are kept where outputs and labels stay.
 
         Args:
-            changes: labels, ids, split, trust, columns, class_names, unit or outputs.
+            changes: labels, ids, split, trust, columns, class_names, weights, unit or outputs.
 
         Returns:
             Another record.
@@ -861,13 +962,90 @@ class Predictions:
             >>> confide.Predictions([[2.0, 0.0]], [0]).replace(split="val")
             <Predictions on 'val': 1 samples, 2 classes, logits>
         """
-        names = ("outputs", "ids", "split", "trust", "columns", "class_names", "unit")
+        names = ("outputs", "ids", "split", "trust", "columns", "class_names", "weights", "unit")
         now = {"labels": self._labels, **{name: getattr(self, name) for name in names}}
         changed = Predictions(**{**now, **changes})
         if changed.outputs is self.outputs and "labels" not in changes:
-            tables = {key: value for key, value in self._derived.items() if isinstance(value, (Facts, ClassTable))}
-            changed._derived.update(tables)
+            stay = Facts if "weights" in changes else (Facts, ClassTable)
+            changed._derived.update({key: value for key, value in self._derived.items() if isinstance(value, stay)})
         return changed
+
+    def weighted(self, weights: Any) -> Predictions:
+        """The same samples with these weights: metrics, calibrators and promises made from the record use them.
+
+        Args:
+            weights: n numbers of 0 or more, or the name of a column; None leaves the record as it is.
+
+        Returns:
+            Another record. Only ratios of weights matter; a sample of weight 0 counts as if it were not there.
+
+        Raises:
+            InputError: a weight is below 0 or no number, all are 0, or there is no such column.
+
+        Example:
+            >>> predictions = confide.Predictions([[2.0, 0.0], [0.0, 1.0]], [0, 0])
+            >>> float(confide.metrics.accuracy(predictions.weighted([3, 1])))
+            0.75
+        """
+        if weights is None:
+            return self
+        if isinstance(weights, str):
+            if weights not in self.columns:
+                if weights in WEIGHT_COLUMNS and self.weights is not None:
+                    return self
+                raise InputError(f"no weights named '{weights}'; {did_you_mean(weights, self.columns)}")
+            weights = self.columns[weights]
+        return self.replace(weights=weights)
+
+    @property
+    def relative_weights(self) -> Floats | None:
+        """The weights over their mean; None where all samples count alike."""
+
+        def relative() -> Floats | None:
+            if self.weights is None or not len(self) or (self.weights == self.weights[0]).all():
+                return None
+            return np.asarray(self.weights / self.weights.mean())
+
+        return self.derived("relative weights", relative)
+
+    @property
+    def weighted_rows(self) -> Indices | None:
+        """The samples whose weight is above 0; None where that is all of them."""
+        if self.weights is None or bool((self.weights > 0).all()):
+            return None
+        return np.flatnonzero(self.weights > 0)
+
+    def need_unweighted(self, purpose: str) -> None:
+        """Refuse samples that do not all count alike, for what has no weighted form.
+
+        Args:
+            purpose: what has none, for the message.
+
+        Raises:
+            InputError: where weights differ.
+
+        Example:
+            >>> confide.Predictions([[2.0, 0.0]], [0], weights=[2.0]).need_unweighted("a count")
+        """
+        if self.relative_weights is not None:
+            raise InputError(
+                f"{purpose} needs samples that all count alike, got weights that differ; "
+                "leave them out with predictions.replace(weights=None)"
+            )
+
+    def counted(self) -> Predictions:
+        """Without the samples of weight 0, which count as if they were not there.
+
+        Returns:
+            The record itself where there are none.
+
+        Example:
+            >>> predictions = confide.Predictions([[2.0, 0.0], [0.0, 1.0]], [0, 0], weights=[1.0, 0.0])
+            >>> len(predictions.counted())
+            1
+        """
+        rows = self.weighted_rows
+        return self if rows is None else self.take(rows)
 
     def with_column(self, name: str, values: Any) -> Predictions:
         """The same predictions with one more column, or another in its place.
@@ -930,6 +1108,8 @@ class Predictions:
             class_names=self.class_names,
             unit=self.unit,
         )
+        if self.weights is not None:  # a part may hold none but samples of weight 0
+            object.__setattr__(taken, "weights", self.weights[index])
         if Facts in self._derived:
             taken._derived[Facts] = self.facts.take(at)
         return taken
@@ -965,6 +1145,8 @@ class Predictions:
         columns |= self.outputs.columns(text=str(path).endswith(".csv"))
         if self.trust is not None:
             columns["trust"] = self.trust.cpu().numpy()
+        if self.weights is not None:
+            columns[WEIGHT_COLUMNS[0]] = self.weights
         columns |= {k: v for k, v in self.columns.items() if k not in columns}
         metadata = {"confide": formats.PREDICTIONS.tag, "from_probabilities": str(self.from_probabilities)}
         if self._labels is None:
@@ -1005,6 +1187,8 @@ class Predictions:
             rows["correct"] = facts.right.cpu().numpy()
         if self.trust is not None:
             rows["trust"] = self.trust.cpu().numpy()
+        if self.weights is not None:
+            rows[WEIGHT_COLUMNS[0]] = self.weights
         return as_frame(
             {**rows, **{name: values for name, values in self.columns.items() if name not in rows}}, library
         )
@@ -1032,6 +1216,13 @@ class Predictions:
         """
         columns, metadata = formats.read_table(path)
         return predictions_from_columns(columns, metadata, split, str(path))
+
+
+def row_word(predictions: Predictions) -> str:
+    """What the rows of a record are called, by what was drawn as one."""
+    if predictions.unit == IMAGE:
+        return "boxes" if isinstance(predictions.outputs, PairOutputs) else "pixels"
+    return ROW_WORDS.get(predictions.unit or "", "samples")
 
 
 def class_values(predictions: Predictions, purpose: str) -> Tensor:
@@ -1094,11 +1285,18 @@ def predictions_from_columns(
 ) -> Predictions:
     """Predictions from named columns; `files.columns` knows the names. What is doubtful about them is a warning."""
     roles = column_roles(columns, where)
+    if several := _label_matrix(columns, roles):
+        return _multilabel_from_columns(columns, roles, several, metadata, split, where)
     if not roles.are_predictions:
         roles = _with_score_as_confidence(columns, roles, where)
     labels = columns[roles.label] if roles.label else None
     prediction = columns[roles.prediction] if roles.prediction else None
     outputs = None if roles.outputs is None else roles.outputs.values(columns, where)
+    if outputs is not None and outputs.ndim > 2:
+        raise InputError(
+            f"{where} must have outputs n x c, got {' x '.join(map(str, outputs.shape))}; of segmented images make "
+            "predictions of pixels with: confide dense"
+        )
     width = 0 if outputs is None else outputs.shape[1] if outputs.ndim == 2 else 2
     names = class_names_of(columns, metadata, roles.outputs.classes if roles.outputs else None, width)
     if outputs is not None and labels is not None and are_words(labels):
@@ -1112,8 +1310,10 @@ def predictions_from_columns(
         "columns": {k: v for k, v in others.items() if v.shape[:1] == (n,)},
         "class_names": names,
         "trust": as_tensor(columns[roles.trust], "trust") if roles.trust else None,
+        "weights": columns[roles.weight] if roles.weight else None,
     }
-    common["unit"] = metadata["unit"] if metadata.get("unit") in common["columns"] else None
+    laid_out = SAMPLE if {SAMPLE, LABEL_NAME} <= common["columns"].keys() else None
+    common["unit"] = metadata["unit"] if metadata.get("unit") in common["columns"] else laid_out
     if roles.are_pairs:
         correct = as_tensor(columns[roles.correct], "correct") if roles.correct else None
         pairs = PairOutputs(correct, as_tensor(confidence, "confidence"))
@@ -1132,6 +1332,41 @@ def predictions_from_columns(
     if doubt := probability_doubt(predictions.outputs, where):
         warnings.warn(f"{doubt}; if they are, call the column 'probs'", stacklevel=3)
     return predictions
+
+
+def _label_matrix(columns: Mapping[str, NDArray[Any]], roles: ColumnRoles) -> tuple[str, ...]:
+    """The columns of 0/1 labels of multilabel predictions: one of n x c, or `label_cat` beside `prob_cat` each."""
+    if roles.outputs is None:
+        return ()
+    if roles.label is not None:
+        return (roles.label,) if columns[roles.label].ndim == 2 else ()
+    named = tuple(f"label_{name}" for name in roles.outputs.classes or ())
+    return named if named and all(name in columns for name in named) else ()
+
+
+def _multilabel_from_columns(
+    columns: dict[str, NDArray[Any]],
+    roles: ColumnRoles,
+    several: tuple[str, ...],
+    metadata: Mapping[str, str],
+    split: str | None,
+    where: str,
+) -> Predictions:
+    assert roles.outputs is not None
+    outputs = roles.outputs.values(columns, where)
+    labels = columns[several[0]] if len(several) == 1 else np.stack([columns[name] for name in several], axis=1)
+    if labels.dtype.kind not in "fiub":
+        raise InputError(f"labels of {where} must be 0, 1 or empty, got {labels.dtype}; give one column a label")
+    names = class_names_of(columns, metadata, roles.outputs.classes, outputs.shape[-1])
+    others = {name: columns[name] for name in roles.others if name in columns and name not in several}
+    return Predictions.multilabel(
+        **{roles.outputs.kind: outputs},
+        labels=labels,
+        ids=columns[roles.id] if roles.id else None,
+        split=split or metadata.get("split"),
+        label_names=names,
+        columns={name: own for name, own in others.items() if own.shape == (len(labels),)},
+    )
 
 
 def _with_score_as_confidence(columns: Mapping[str, NDArray[Any]], roles: ColumnRoles, where: str) -> ColumnRoles:

@@ -1,10 +1,11 @@
-"""A progress line on stderr for work over two seconds: what, how far, how long still."""
+"""Progress of work over two seconds: what, how far, how long still. A line on stderr; in a notebook tqdm's bar."""
 
 from __future__ import annotations
 
 import sys
 import time
 from types import TracebackType
+from typing import Any
 
 
 class Progress:
@@ -15,6 +16,7 @@ class Progress:
     def __init__(self, what: str, total: int, *, patience: float = 2.0) -> None:
         self.what, self.total, self.patience = what, max(total, 1), patience
         self.done, self.shown, self.began, self.drawn = 0, False, time.monotonic(), 0.0
+        self._bar: Any = None
 
     def __enter__(self) -> Progress:
         return self
@@ -25,6 +27,13 @@ class Progress:
         now = time.monotonic()
         passed = now - self.began
         if Progress.quiet or passed < self.patience or (now - self.drawn < 0.2 and self.done < self.total):
+            return
+        if not self.shown:
+            self._bar = _notebook_bar(self.what, self.total)
+        if self._bar is not None:
+            self.shown, self.drawn = True, now
+            self._bar.set_postfix_str(note, refresh=False)
+            self._bar.update(self.done - self._bar.n)
             return
         left = passed / max(self.done, 1) * max(self.total - self.done, 0)
         self._draw(f"{self.what} {100 * min(self.done / self.total, 1):3.0f} %  {_span(left)} left  {note}", now)
@@ -41,9 +50,22 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.shown and sys.stderr.isatty():
+        if self._bar is not None:
+            self._bar.close()
+        elif self.shown and sys.stderr.isatty():
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
+
+
+def _notebook_bar(what: str, total: int) -> Any:
+    """The bar that notebooks draw, where this is one and tqdm is installed; else None."""
+    if "ipykernel" not in sys.modules:
+        return None
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
+        return None
+    return tqdm(total=total, desc=what)
 
 
 def _span(seconds: float) -> str:

@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from importlib import import_module
 from operator import ge, gt, le, lt
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, get_args
 
-from confide.checks import InputError, check_kind, check_options, did_you_mean
+from confide.checks import InputError, check_kind, check_options, check_range, check_record, did_you_mean
 from confide.files import formats
 from confide.files.fitted import DAMAGE, FittedState, load_fitted, save_fitted
 from confide.files.frames import as_frame
@@ -389,6 +389,8 @@ class OperatingPoint:
     """Whether the promise holds with the stated confidence, or in expectation over calibration sets."""
     risks: tuple[PromisedRisk, ...] = ()
     """All promised risks, where several were asked for by name."""
+    largest_weight: float | None = None
+    """Where samples were weighted: the promise supposes that none weighs more, in units of their mean weight."""
 
     @property
     def certified(self) -> bool:
@@ -403,6 +405,8 @@ class OperatingPoint:
     def to_dict(self) -> dict[str, Any]:
         """Plain dictionary, ready for JSON; a promised error rate alone is written as it always was."""
         row = asdict(self)
+        if self.largest_weight is None:
+            del row["largest_weight"]
         named = self.risks or self.promise != "probability"
         return {**row, "format": formats.RISKS_POINT.tag} if named else {k: row[k] for k in row if k not in NAMED_RISKS}
 
@@ -410,12 +414,16 @@ class OperatingPoint:
     def from_dict(cls, row: Mapping[str, Any]) -> OperatingPoint:
         """The point of a dictionary made by `to_dict`, or by hand with some of its keys."""
         known = {f.name: row[f.name] for f in fields(cls) if row.get(f.name) is not None}
-        known["classes"] = {k: ClassThreshold(**own) for k, own in (row.get("classes") or {}).items()}
+        known["classes"] = {k: check_record(ClassThreshold(**own)) for k, own in (row.get("classes") or {}).items()}
         if "class_names" in known:
             known["class_names"] = tuple(known["class_names"])
-        known["risks"] = tuple(PromisedRisk(**risk) for risk in row.get("risks") or ())
+        known["risks"] = tuple(check_record(PromisedRisk(**risk)) for risk in row.get("risks") or ())
         known.pop("format", None)  # of the file, not of the point
-        return cls(**known)
+        point = check_record(cls(**known))
+        for name in ("coverage", "risk", "confidence", "bound"):
+            if not math.isnan(rate := math.nan if known.get(name) is None else known[name]):
+                check_range(rate, f"{name} of an operating point", 0, 1)
+        return point
 
     def save(self, path: str | Path) -> None:
         """Write as JSON, atomically."""
@@ -461,8 +469,8 @@ class ModelPoint:
         observed = None
         if coverage is not None or risk is not None:
             ends = _number(row.get("test_low")), _number(row.get("test_high"))
-            observed = ObservedPoint(_number(coverage), _number(risk), row.get("test_accepted", 0), *ends)
-        return cls(OperatingPoint.from_dict(row), row.get("model"), row.get("stage"), observed)
+            observed = check_record(ObservedPoint(_number(coverage), _number(risk), row.get("test_accepted", 0), *ends))
+        return check_record(cls(OperatingPoint.from_dict(row), row.get("model"), row.get("stage"), observed))
 
 
 @dataclass(frozen=True)
@@ -528,10 +536,16 @@ class SetResult:
         """The result of a row of evaluation.json."""
         known = {name: row[name] for name in (f.name for f in fields(cls)) if name in row}
         ends = [{end: _number(group[end]) for end in ("low", "high")} for group in row["groups"]]
-        known["groups"] = tuple(GroupCoverage(**{**g, **e}) for g, e in zip(row["groups"], ends, strict=True))
+        known["groups"] = tuple(
+            check_record(GroupCoverage(**{**g, **e})) for g, e in zip(row["groups"], ends, strict=True)
+        )
         known["sizes"] = tuple((size, count) for size, count in row["sizes"])
-        known["examples"] = tuple(SetExample(**{**e, "classes": tuple(e["classes"])}) for e in row["examples"])
-        return cls(**{**known, "notes": tuple(row["notes"])})
+        examples = (SetExample(**{**e, "classes": tuple(e["classes"])}) for e in row["examples"])
+        known["examples"] = tuple(check_record(example) for example in examples)
+        result = check_record(cls(**{**known, "notes": tuple(row["notes"])}))
+        if all(group.kind != "all" for group in result.groups) or not result.sizes:
+            raise ValueError("prediction sets without a group of all samples, or without sizes")
+        return result
 
 
 @dataclass(frozen=True)
@@ -580,8 +594,11 @@ class DecisionResult:
         known = {name: row[name] for name in (f.name for f in fields(cls)) if name in row}
         known |= {k: None if row[k] is None else _measurement(row[k]) for k in ("expected", "measured", "saved")}
         points = [{k: _number(v) for k, v in point.items()} for point in row["break_even"]]
-        known["break_even"] = tuple(BreakEvenPoint(**point) for point in points)
-        return cls(**{**known, "warnings": tuple(row["warnings"])})
+        known["break_even"] = tuple(check_record(BreakEvenPoint(**point)) for point in points)
+        result = check_record(cls(**{**known, "warnings": tuple(row["warnings"])}))
+        if not all(0 <= share <= 1 for share in result.shares.values()):
+            raise ValueError("a share of decisions lies outside [0, 1]")
+        return result
 
 
 @dataclass(frozen=True)
@@ -608,6 +625,8 @@ class About:
     label_counts: Mapping[str, int] = field(default_factory=dict)  # of the test split, by class
     difficulty: str | None = None  # the word of the difficulty score
     unit: str | None = None  # what the samples are called: "images"
+    weighted_by: str | None = None  # the column of the samples' weights, where these differ
+    effective_samples: float | None = None  # how many samples of equal weight they are worth
     seed: int | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)  # a metric, or a section of the report -> why
@@ -647,7 +666,7 @@ class About:
         for name in ("class_names", "commands", "sections", "runs"):
             value = known.get(name, ())
             known[name] = (value,) if isinstance(value, str) else tuple(value)
-        return cls(**known, extra={k: v for k, v in data.items() if k not in names})
+        return check_record(cls(**known, extra={k: v for k, v in data.items() if k not in names}))
 
 
 EXPECTATION = re.compile(r"\s*([a-z]\w*)\s*(?:\[(.+)\])?\s*(<=|>=|<|>)\s*([-+.\deE]+)\s*(%?)\s*")
@@ -1009,17 +1028,17 @@ class Evaluation:
         measurements = tuple(_measurement(row) for row in data["measurements"])
         return cls(
             measurements=measurements,
-            curves=tuple(_checked(Curve(**{**c, "columns": _columns(c["columns"])})) for c in data["curves"]),
+            curves=tuple(check_record(Curve(**{**c, "columns": _columns(c["columns"])})) for c in data["curves"]),
             comparisons=_comparisons(data["comparisons"], measurements),
-            samples=tuple(_checked(Sample(**s)) for s in data["samples"]),
+            samples=tuple(check_record(Sample(**s)) for s in data["samples"]),
             operating_points=tuple(ModelPoint.from_row(row) for row in data["operating_points"]),
             about=About.from_dict(data["about"]),
             warnings=tuple(map(str, data["warnings"])),
             sets=tuple(SetResult.from_row(row) for row in data.get("sets", ())),
             decisions=tuple(DecisionResult.from_row(row) for row in data.get("decisions", ())),
             metrics={word: _metric_info(info) for word, info in data.get("metrics", {}).items()},
-            stage_titles=dict(data.get("stage_titles", {})),
-            difficulty=_checked(DifficultyInfo(**data["difficulty"])) if data.get("difficulty") else None,
+            stage_titles=_words(data.get("stage_titles", {}), "stage_titles"),
+            difficulty=check_record(DifficultyInfo(**data["difficulty"])) if data.get("difficulty") else None,
         )
 
 
@@ -1033,16 +1052,21 @@ def _measurement(row: dict[str, Any]) -> Measurement:
     low, high = row.pop("low"), row.pop("high")
     row["value"] = _number(row["value"])
     bounds = None if low is None or high is None else (_number(low), _number(high))
-    return _checked(Measurement(**row, bounds=bounds))
+    return check_record(Measurement(**row, bounds=bounds))
 
 
 def _metric_info(row: dict[str, Any]) -> MetricInfo:
-    info = _checked(MetricInfo(**row))
+    info = check_record(MetricInfo(**row))
     if info.better not in get_args(Better) or not 0 <= info.digits <= 12:
         raise ValueError(f"better is {info.better!r}, digits is {info.digits!r}")
     for table, place in info.tables.items():
         check_kind(place, "float", f"the place of '{info.word}' in '{table}'")
     return info
+
+
+def _words(words: dict[str, str], name: str) -> dict[str, str]:
+    check_kind(words, "Mapping[str, str]", name)
+    return dict(words)
 
 
 def _columns(columns: dict[str, list[Any]]) -> dict[str, tuple[float, ...]]:
@@ -1053,16 +1077,6 @@ def _number(value: float | None) -> float:
     """A number of a file, where JSON has null for what is not one."""
     check_kind(value, "float | None", "a number")
     return math.nan if value is None else value
-
-
-R = TypeVar("R")
-
-
-def _checked(record: R) -> R:
-    """A record made of a file's values, each of the kind that its field says."""
-    for entry in fields(record):  # type: ignore[arg-type]
-        check_kind(getattr(record, entry.name), str(entry.type), entry.name)
-    return record
 
 
 def _comparisons(rows: Iterable[dict[str, Any]], measurements: Iterable[Measurement]) -> tuple[Comparison, ...]:
@@ -1077,8 +1091,10 @@ def _comparisons(rows: Iterable[dict[str, Any]], measurements: Iterable[Measurem
     sides = {name: measured.get(name) or ComparedRow.of(name) for c in rows for name in (c["a"], c["b"])}
     numbers = ("difference", "low", "high", "p_value", "p_holm")
     return tuple(
-        Comparison(
-            c["metric"], sides[c["a"]], sides[c["b"]], better=c.get("better"), **{k: _number(c[k]) for k in numbers}
+        check_record(
+            Comparison(
+                c["metric"], sides[c["a"]], sides[c["b"]], better=c.get("better"), **{k: _number(c[k]) for k in numbers}
+            )
         )
         for c in rows
     )

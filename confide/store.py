@@ -25,7 +25,17 @@ from confide.files.disk import lock_file
 from confide.files.signing import is_signed_here, sign
 from confide.records import Dataset, Provenance
 
-__all__ = ["DataNote", "Manifest", "RunFolder", "RunPaths", "StageRecord", "environment", "lock_file", "read_manifest"]
+__all__ = [
+    "DataNote",
+    "Manifest",
+    "RunEnvironment",
+    "RunFolder",
+    "RunPaths",
+    "StageRecord",
+    "environment",
+    "lock_file",
+    "read_manifest",
+]
 
 KEY_FORMAT = "run/1"
 """Part of every stage's key; older than the format, so that the stages of older run folders count as done."""
@@ -91,6 +101,11 @@ class RunPaths:
     def tags(self) -> Path:
         """Tags given in the explorer."""
         return self.folder / "tags.sqlite"
+
+    @property
+    def map(self) -> Path:
+        """The explorer's map of the samples by their features."""
+        return self.folder / "map.npz"
 
     @property
     def difficulty(self) -> Path:
@@ -395,13 +410,24 @@ class RunFolder:
             "config": self.config,
             "seed": self.seed,
             "made": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            **environment(),
+            **vars(environment()),
             "stages": {name: asdict(record) for name, record in self.stages.items()},
         }
         formats.write_json(self.paths.manifest, sign(formats.plain(manifest)))
 
 
-def environment() -> dict[str, Any]:
+@dataclass(frozen=True)
+class RunEnvironment:
+    """What a run was made with."""
+
+    versions: Mapping[str, str]
+    """By package."""
+    hardware: str
+    commit: str | None
+    """Of the checkout; None from an installed wheel."""
+
+
+def environment() -> RunEnvironment:
     """What is needed to run it again: versions, hardware, commit of the checkout if there is one.
 
     Returns:
@@ -409,8 +435,8 @@ def environment() -> dict[str, Any]:
 
     Example:
         >>> from confide.store import environment
-        >>> sorted(environment())
-        ['commit', 'hardware', 'versions']
+        >>> "torch" in environment().versions
+        True
     """
     versions = {}
     for package in PACKAGES:
@@ -418,11 +444,11 @@ def environment() -> dict[str, Any]:
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    return {
-        "versions": {"python": platform.python_version(), **versions},
-        "hardware": f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}",
-        "commit": checkout_commit(Path(__file__).parent.parent),
-    }
+    return RunEnvironment(
+        {"python": platform.python_version(), **versions},
+        f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}",
+        checkout_commit(Path(__file__).parent.parent),
+    )
 
 
 def checkout_commit(checkout: Path) -> str | None:

@@ -41,7 +41,7 @@ WRONG = {
     "promise: .nan": "'promise' must lie in",
     "calibrators: [{word: histogram, bins: 0}]": "bins of calibrator 'histogram' must lie in",
     "calibrators: [{word: temperature, criterion: ece}]": "criterion of calibrator 'temperature' must be one of",
-    "calibrators: [{word: ensemble_temperature, bounds: 5}]": "bounds must be two temperatures",
+    "calibrators: [{word: ensemble_temperature, bounds: 5}]": "'ensemble_temperature' must be a list of a number, a",
     "calibrators: [{word: ensemble_temperature, bounds: [2, 1]}]": "bounds must be two temperatures",
     "calibrators: [{word: second_opinion, opinion: 'knn, x'}]": "opinion must be one of",
     "calibrators: [{word: dac, evidence: 5}]": "evidence of calibrator 'dac' comes with every call",

@@ -26,7 +26,7 @@ from scipy.stats import kendalltau, rankdata
 from benchmarks.findings import data
 from benchmarks.findings.trials import JUDGE, arguments, both_parts, run_variants
 from benchmarks.findings.tune import ADAPTIVE
-from confide import Dataset, difficulty, files
+from confide import Dataset, Scores, difficulty, files
 from confide.training import Settings, fit
 
 MEAN = {"average": 1.0, "mirror": True}
@@ -114,7 +114,7 @@ def compare(dataset: Dataset, out: Path, until: float) -> None:
     for kind in ("labelled", "free"):
         path = out / f"difficulty-{kind}.parquet"
         if path.exists():
-            ranks[f"rmd_{kind}"] = data.Scores.load(path).of(dataset.split("judge").ids)
+            ranks[f"rmd_{kind}"] = Scores.load(path).of(dataset.split("judge").ids)
     pairs = [
         {"first": a, "second": b, "kendall": float(kendalltau(ranks[a], ranks[b]).statistic)}
         for a, b in combinations(ranks, 2)

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import ROOT
 from benchmarks.findings import embedded, folds, recipe
 from benchmarks.findings.cells import Cells, cell_tables, markdown, read_cells, resampled_table, stages_table
 from benchmarks.findings.recorded import recorded_tables
 from benchmarks.findings.rule import (
     KEPT,
-    ROOT,
     SEEDS,
     Name,
     apart,

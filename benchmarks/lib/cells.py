@@ -304,10 +304,10 @@ def provenance() -> dict[str, Any]:
     known = environment()
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     return {
-        **known,
-        "hardware": f"{gpu}; {known['hardware']}" if gpu else known["hardware"],
+        "versions": known.versions,
+        "hardware": f"{gpu}; {known.hardware}" if gpu else known.hardware,
         "torch": torch.__version__,
-        "commit": os.environ.get("CONFIDE_COMMIT") or known["commit"],
+        "commit": os.environ.get("CONFIDE_COMMIT") or known.commit,
         "command": os.environ.get("CONFIDE_COMMAND") or " ".join(sys.argv),
         "made": datetime.now(timezone.utc).isoformat(timespec="seconds"),
     }

@@ -14,8 +14,7 @@ import numpy as np
 
 from benchmarks.lib.items import CHANCE, LEARNT
 from benchmarks.lib.results import Result, Results
-from benchmarks.lib.sources import CORRUPTED_IMAGES as IMAGES
-from benchmarks.lib.sources import OOD
+from benchmarks.lib.sources import CORRUPTED_IMAGES as IMAGES, OOD
 from benchmarks.lib.values import paired, spread_of
 from confide.checks import InputError
 from confide.evaluation import holm

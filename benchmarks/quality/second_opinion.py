@@ -110,7 +110,10 @@ def page(rows: list[dict[str, Any]], seeds: int) -> str:
             f"| {name} | {100 * accuracy:.2f} | {loss.mean():.4f} | {gain.mean():+.4f} ± {gain.std(ddof=1):.4f} "
             f"| {100 * error:.2f} | {1000 * area:.2f} | {nothing} |"
         )
-    lines += ["", "; ".join(f"{key} {value}" for key, value in store.environment().items() if isinstance(value, str))]
+    lines += [
+        "",
+        "; ".join(f"{key} {value}" for key, value in vars(store.environment()).items() if isinstance(value, str)),
+    ]
     return "\n".join(lines) + "\n"
 
 

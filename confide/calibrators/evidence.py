@@ -115,7 +115,8 @@ class Evidence:
 
     @property
     def need_features(self) -> Tensor:
-        assert self.features is not None
+        if self.features is None:
+            raise InputError("this calibrator looks at features of the samples, but there are none; pass features=")
         return self.features
 
     @property

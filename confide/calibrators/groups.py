@@ -228,7 +228,8 @@ def _held_out_losses(fit: Fit, train: Predictions, held: Predictions, by: Groupi
         for c, k in enumerate(SHRINKAGES):
             weight = weight_of(size, k)
             mixed = plain if weight == 0 else blended(overall.word, own, plain, weight)
-            losses[c] += float(functional.cross_entropy(mixed, part.labels, reduction="sum"))
+            nll = functional.cross_entropy(mixed, part.labels, reduction="none")
+            losses[c] += float(nll.sum() if part.weights is None else nll.double() @ torch.from_numpy(part.weights))
     return losses
 
 
@@ -276,19 +277,25 @@ def calibrator_from_state(state: FittedState) -> Calibrator:
     beside = record.get("evidence")
     if beside is None:
         return _tried(Calibrator(word, state.tensors, *facts))
-    return Calibrator(word, state.tensors, *facts, beside["feature_dim"], tuple(beside["opinions"]), beside["source"])
+    need_fields(beside, {"feature_dim": (int, type(None)), "opinions": list, "source": dict})
+    names = tuple(map(str, beside["opinions"]))
+    return _tried(Calibrator(word, state.tensors, *facts, beside["feature_dim"], names, beside["source"]))
 
 
 def _tried(calibrator: Calibrator) -> Calibrator:
     """A calibrator read from a file, once it has calibrated something: values that do not fit fail here, not later."""
-    classes = calibrator.num_classes
-    if not 2 <= classes <= MOST_CLASSES:
-        raise ValueError(f"num_classes is {classes}")
+    classes, dim = calibrator.num_classes, calibrator.feature_dim
+    if not 2 <= classes <= MOST_CLASSES or not 0 <= (dim or 0) <= MOST_CLASSES:
+        raise ValueError(f"num_classes is {classes}, feature_dim is {dim}")
+    evidence = None
+    if CALIBRATORS.get(calibrator.word).spec.wants != "nothing":
+        opinions = {name: torch.full((2, classes), -math.log(classes)) for name in calibrator.opinions}
+        evidence = Evidence(None if dim is None else torch.ones(2, dim), opinions)
     logits = torch.zeros(2, classes, dtype=torch.float64)
     logits[0, 0], logits[1, 0] = 50.0, 1.0  # the first reaches the ends of every table
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        finite = bool(torch.isfinite(calibrator.calibrated(logits)).all())
+        finite = bool(torch.isfinite(calibrator.calibrated(logits, evidence)).all())
     if not finite:
         raise ValueError("its values give logits that are not finite")
     return calibrator

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from confide.cli.shared import load_predictions, p_value, print_json, text_table
+from confide.cli.shared import WEIGHTS, load_predictions, p_value, print_json, split_pair, text_table
 
 if TYPE_CHECKING:
     from confide.calibrators import Choice
@@ -46,6 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--features", nargs=2, metavar=("A", "B"), help="features of the samples of A and B, for --opinion WORD")
     add("--fitted", metavar="FILE", help="features of the training split, or a fitted rmd (confide score --save-fit)")
     add("--classes", choices=("free", "kept"), default="free", help="whether an opinion may change the class")
+    add("--weights", metavar="COLUMN", help=WEIGHTS.replace("FILE has", "the files have"))
     add("--save", metavar="FILE", help="write the calibrator, .json or .safetensors")
     add("--out", metavar="FILE", help="write B calibrated, .parquet, .npz or .csv")
     add("--seed", type=int, default=0, help="of the folds and the resampling (default: 0)")
@@ -56,7 +57,7 @@ def run(args: argparse.Namespace) -> None:
     from confide.pipeline import calibration_effect
 
     _check_paths(args)
-    fitted_on, applied_to = load_predictions(args.fit), load_predictions(args.apply)
+    fitted_on, applied_to = (load_predictions(path, weights=args.weights) for path in (args.fit, args.apply))
     opinions = read_opinions(args, fitted_on, applied_to)
     words = args.methods
     if args.opinion and "second_opinion" not in (words or ()):
@@ -122,10 +123,11 @@ def read_opinions(args: argparse.Namespace, fitted_on: Predictions, applied_to: 
         raise InputError("--classes is of a second opinion; pass --opinion too")
     models: tuple[dict[str, Predictions], ...] = ({}, {})
     for entry in set(args.opinion) - set(words):
-        name, _, files = entry.partition("=")
+        form = "--opinion must be a word or NAME=A,B with two files of predictions"
+        name, files = split_pair(entry, form)
         paths = files.split(",")
-        if not name or len(paths) != 2:
-            raise InputError(f"--opinion must be a word or NAME=A,B with two files of predictions, got '{entry}'")
+        if len(paths) != 2:
+            raise InputError(f"{form}, got '{entry}'")
         for part, path in zip(models, paths, strict=True):
             part[name] = load_predictions(path)
     if not words:

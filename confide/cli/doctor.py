@@ -74,8 +74,13 @@ def run(args: argparse.Namespace) -> int:
     for name, state, brings in [("extra", "installed", "brings"), *extras]:
         print(f"{name:<{first}}  {state:<{second}}  {brings}")
     missing = [name for name, version in report["core"].items() if version is None]
+    absent = [name for name, e in report["extras"].items() if not e["installed"]]
     if missing:
-        print(f"\nneeded but missing: {', '.join(missing)}; mend with: pip install --upgrade confide")
+        print(f"\nneeded but missing: {', '.join(missing)}; mend with: pip install {' '.join(missing)}")
+    elif absent:
+        print(f"\nall that is needed is here; for every extra: pip install 'confide[{','.join(absent)}]'")
+    else:
+        print("\nall that is needed is here, and every extra")
     return 1 if missing else 0
 
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from confide.cli.shared import NOT_KEPT, interval, number, p_value, print_json, refuse_flags, text_table
+from confide.cli.shared import NOT_KEPT, WEIGHTS, interval, number, p_value, print_json, refuse_flags, text_table
 
 if TYPE_CHECKING:
     from confide.results import Evaluation, Expectation, Measurement
@@ -37,6 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--unit", metavar="COLUMN", help="what was drawn as one, such as the question of several answers")
     add("--score", nargs="+", help="what ranks the samples: msp entropy margin max_logit ...")
     add("--scores", metavar="FILE", help="difficulty of the samples, joined by id")
+    add("--weights", metavar="COLUMN", help=WEIGHTS)
     add("--no-intervals", action="store_true", help="values only: no bootstrap, no calibration test")
     add("--out", metavar="DIR", help="where to write (default: FILE's name + -evaluation)")
     add("--title", help="title of the report")
@@ -73,11 +74,17 @@ def run(args: argparse.Namespace) -> int:
     from confide.report import verdict_sentence, write_report
     from confide.results import About
 
-    columns = [word for word in (*(args.by or ()), *filter(None, [args.unit])) if word not in OWN_GROUPS]
+    own = filter(None, [args.unit, args.weights])
+    columns = [word for word in (*(args.by or ()), *own) if word not in OWN_GROUPS]
     with warnings.catch_warnings(record=True) as doubts:
         warnings.simplefilter("always")
         predictions = as_predictions(
-            args.source, columns=columns, ids=args.scores is not None, split=args.split, score=args.score
+            args.source,
+            columns=columns,
+            ids=args.scores is not None,
+            split=args.split,
+            score=args.score,
+            weights=args.weights,
         )
     predictions = predictions.replace(unit=args.unit) if args.unit else predictions
     plainly, surely = expectations_of(args)
@@ -94,6 +101,7 @@ def run(args: argparse.Namespace) -> int:
         model=name,
         scores=Scores.load(args.scores) if args.scores else None,
         score=args.score,
+        weights=args.weights,
         seed=args.seed,
         title=args.title or name,
         about=About(commands=(args.command,)),
@@ -145,8 +153,11 @@ def table_of(evaluation: Evaluation) -> str:
     shown = 5 if any(row[2] or row[3] != "-" for row in rows) else 2
     header = ["metric", "value", "95 % interval", "by chance", "p calibrated"]
     text = text_table(header[:shown], [row[:shown] for row in rows])
-    n = whole[0].n if whole else 0
-    return f"{n:,} sample{'s' * (n != 1)}\n\n{text}{groups_of(evaluation)}"
+    n, about = whole[0].n if whole else 0, evaluation.about
+    rows_are, weighted = about.unit or "samples", ""
+    if about.effective_samples is not None:
+        weighted = f", weighted by {about.weighted_by}: worth {about.effective_samples:,.0f} of equal weight"
+    return f"{n:,} {rows_are.removesuffix('s') if n == 1 else rows_are}{weighted}\n\n{text}{groups_of(evaluation)}"
 
 
 def groups_of(evaluation: Evaluation) -> str:

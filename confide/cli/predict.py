@@ -6,7 +6,7 @@ import argparse
 import time
 from typing import TYPE_CHECKING, Any
 
-from confide.cli.shared import parse_options, print_json
+from confide.cli.shared import parse_options, print_json, split_pair
 
 if TYPE_CHECKING:
     from confide.predictions import Predictions
@@ -60,6 +60,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     from confide import pipeline
     from confide.checks import InputError
+    from confide.config import MethodChoice
     from confide.data import load_dataset, load_unlabelled
     from confide.predictions import Predictions
     from confide.records import Features, Scores
@@ -83,7 +84,7 @@ def run(args: argparse.Namespace) -> None:
 
     def extract_by(word: str, **options: Any) -> Features:
         device = None if args.device == "auto" else args.device
-        choice = pipeline.MethodChoice(word, options)
+        choice = MethodChoice(word, options)
         began = time.perf_counter()
         rows = pipeline.extract(dataset, choice, args.split, batch_size=args.batch_size or 64, device=device)
         seconds[f"features {word}"] = time.perf_counter() - began
@@ -111,7 +112,8 @@ def run(args: argparse.Namespace) -> None:
     if args.scores:
         predictions = pipeline.with_difficulty(predictions, Scores.load(args.scores))
     if args.calibrator:
-        opinions = {name: Predictions.load(file) for name, _, file in (entry.partition("=") for entry in args.opinion)}
+        pairs = (split_pair(entry, "--opinion must be NAME=FILE") for entry in args.opinion)
+        opinions = {name: Predictions.load(file) for name, file in pairs}
         predictions = pipeline.apply_calibrator(
             args.calibrator, predictions, extract_by, rows=args.second, opinions=opinions
         )

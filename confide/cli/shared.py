@@ -24,15 +24,22 @@ NOT_KEPT = 3
 # NAME=VALUE words; values are read as YAML (numbers, true, lists).
 
 
-def parse_option(text: str, form: str = "an option must be NAME=VALUE") -> tuple[str, Any]:
-    """Name and value of a NAME=VALUE word; `form` is how a word that is none is refused."""
+def split_pair(text: str, form: str, last: bool = False) -> tuple[str, str]:
+    """Both sides of NAME=VALUE, at the first sign or the last; `form` is how a word that is none is refused."""
     from confide.checks import InputError
+
+    name, sign, value = text.rpartition("=") if last else text.partition("=")
+    if not sign or not name.strip():
+        raise InputError(f"{form}, got '{text}'")
+    return name.strip(), value.strip()
+
+
+def parse_option(text: str, form: str = "an option must be NAME=VALUE") -> tuple[str, Any]:
+    """Name and value of a NAME=VALUE word."""
     from confide.files.formats import read_yaml
 
-    name, sign, value = text.partition("=")
-    name = name.strip().replace("-", "_")
-    if not sign:
-        raise InputError(f"{form}, got '{text}'")
+    name, value = split_pair(text, form)
+    name = name.replace("-", "_")
     return name, read_yaml(value, f"the value of '{name}'")
 
 
@@ -117,13 +124,24 @@ def print_json(value: Any) -> None:
 # Predictions that a verb is given, and what is doubtful about them.
 
 
-def load_predictions(path: str | Path, unit: str | None = None) -> Predictions:
-    """The predictions of a file, with the column that says what was drawn as one, where that is given."""
+WEIGHTS = "column that says how much each sample counts (default: weight, where FILE has it)"
+
+
+def weights_text(predictions: Predictions) -> str:
+    """How many samples of equal weight weighted ones are worth, to go behind their number."""
+    weights = predictions.counted().relative_weights
+    if weights is None:
+        return ""
+    return f", weighted: worth {weights.sum() ** 2 / (weights @ weights):,.0f} of equal weight"
+
+
+def load_predictions(path: str | Path, unit: str | None = None, weights: str | None = None) -> Predictions:
+    """The predictions of a file, with the columns of what was drawn as one and of the weights, where given."""
     from confide.predictions import Predictions
 
     with warnings_on_stderr():
         predictions = Predictions.load(path)
-    return predictions.replace(unit=unit) if unit else predictions
+    return (predictions.replace(unit=unit) if unit else predictions).weighted(weights)
 
 
 @contextmanager

@@ -117,6 +117,11 @@ class TextColumns:
         if not isinstance(text, str) or label is None or label == "":
             missing = names[1] if isinstance(text, str) else names[0]
             raise InputError(f"{where} must have a '{missing}', got none; add it or drop the row")
+        for name in filter(None, names[1:]):
+            if isinstance(row.get(name), (list, dict)):
+                raise InputError(
+                    f"{where} must have a word or a number as '{name}', got {repr(row[name])[:40]}; mend it"
+                )
         self.texts.append(text)
         self.labels.append(label)
         if names[2] is not None:

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from confide.checks import InputError, check_choice, check_range
+from confide.numerics.binomial import wilson_interval
 from confide.records import Scores
+from confide.results import Z
 from confide.types import Floats
 
 # Training weights s(x, y) in [0, 1] from difficulty scores, s = exp((v - max v) / T) / (1 + c).
@@ -186,11 +188,8 @@ def _group_names(bands: int) -> list[str]:
 
 def _group(name: str, values: Floats, wrong: NDArray[np.bool_]) -> DifficultyGroup:
     n, errors = len(values), int(wrong.sum())
-    z = float(stats.norm.ppf(0.975))
     share = errors / n
-    centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
-    half = z * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2)) / (1 + z**2 / n)
-    low, high = max(0.0, centre - half), min(1.0, centre + half)
+    low, high = wilson_interval(share, n, Z)
     return DifficultyGroup(name, float(values.min()), float(values.max()), float(values.mean()), n, share, low, high)
 
 

@@ -13,21 +13,30 @@ from numpy.typing import NDArray
 from confide.checks import InputError, did_you_mean
 from confide.evaluation.curves import all_curves
 from confide.evaluation.streaming import as_predictions
+from confide.files.columns import WEIGHT_COLUMNS
 from confide.metrics.base import METRICS, MetricSpec, metric_name, note_of, parse_metric, table_words, value_of
-from confide.metrics.influence import Influence, Spread, spread_of
-from confide.metrics.intervals import BOOTSTRAP, THEORY, chance_of, interval_of, shaped_interval
-from confide.metrics.resampling import Null
+from confide.metrics.influence import Influence, Spread, error_interval, spread_of
+from confide.metrics.intervals import (
+    BOOTSTRAP,
+    THEORY,
+    chance_of,
+    interval_of,
+    shaped_interval,
+    unit_effect,
+    without_noise,
+)
+from confide.metrics.resampling import Null, null_from
 from confide.metrics.view import Design, MetricSamples, View, metric_samples
-from confide.predictions import Predictions, StreamedOutputs
+from confide.predictions import LABEL_NAME, Predictions, StreamedOutputs, row_word
 from confide.records import Scores
 from confide.registry import Method
 from confide.results import About, Evaluation, Expectation, Measurement
-from confide.types import Floats
+from confide.types import Floats, Indices
 
 # Groups of samples.
 
 MOST_GROUPS = 100
-OWN_GROUPS = ("class", "predicted", "difficulty")  # that need no column: of the label, the prediction, the scores
+OWN_GROUPS = ("class", "predicted", "difficulty", "label")  # that need no column: of label, prediction, scores, labels
 FIFTHS = ("easiest fifth", "second fifth", "middle fifth", "fourth fifth", "hardest fifth")
 MEAN_FACTS = ("accuracy", "confidence_gap", "nll", "brier")
 
@@ -56,6 +65,15 @@ def class_groups(predictions: Predictions, kind: str = "class") -> SampleGroups:
     names = predictions.class_names or ()
     words = tuple(str(names[k]) if k < len(names) else str(k) for k in range(count))
     return SampleGroups(kind, words, index.cpu().numpy().astype(np.intp))
+
+
+def label_groups(predictions: Predictions) -> SampleGroups:
+    """One group per label of multilabel predictions, in the order in which they come."""
+    names, first, index = np.unique(predictions.columns[LABEL_NAME], return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    place = np.empty(len(order), dtype=np.intp)
+    place[order] = np.arange(len(order))
+    return SampleGroups("label", tuple(str(name) for name in names[order]), place[index.reshape(-1)])
 
 
 def difficulty_groups(difficulty: Floats) -> SampleGroups:
@@ -90,6 +108,8 @@ def groupings(predictions: Predictions, by: Any, difficulty: Floats | None) -> l
     for word in words:
         if word in ("class", "predicted"):
             groups.append(class_groups(predictions, word))
+        elif word == "label" and predictions.is_multilabel:
+            groups.append(label_groups(predictions))
         elif word == "difficulty":
             if difficulty is None:
                 raise InputError("by='difficulty' needs scores=; pass the Scores of these samples")
@@ -147,6 +167,10 @@ def group_rows(base: MetricSamples, grouping: SampleGroups, tag: ModelStage, how
     """Means of accuracy, confidence gap, NLL and Brier in every group that has samples."""
     design, index, sizes = base.design, grouping.index, grouping.sizes
     total = np.bincount(index, design.weights, minlength=len(sizes))
+    worth = total.astype(np.float64)  # samples alike that each group is worth
+    if design.weights is not None:
+        squares_of_weights = np.bincount(index, design.weights**2, minlength=len(sizes))
+        worth = total**2 / np.where(sizes > 0, squares_of_weights, 1.0)
     rows: list[list[Measurement]] = [[] for _ in sizes]
     for word in facts_for_means(base.predictions):
         request, values = MetricRequest(METRICS.get(word), {}), per_sample(base, word)
@@ -161,8 +185,10 @@ def group_rows(base: MetricSamples, grouping: SampleGroups, tag: ModelStage, how
                 spread = Spread(float(squares[group]) / size / max(size - 1, 1), max(size - 1.0, 1.0), size)
                 if not design.plain:
                     psi = np.where(index == group, apart, 0.0) * (total.sum() / total[group])
-                    spread = replace(spread_of(Influence(psi), design), units=size)
-                bounds = shaped_interval(request.method, value, spread, fewest=size)
+                    spread = spread_of(Influence(psi), design)
+                    freedom = max(min(spread.freedom, worth[group] - 1), 1.0)
+                    spread = replace(spread, units=worth[group], freedom=freedom)
+                bounds = shaped_interval(request.method, value, spread, fewest=worth[group])
             rows[group].append(row_of(request, value, size, tag, bounds, group=grouping.label(group)))
     return [row for own in rows for row in own]
 
@@ -203,6 +229,10 @@ def why_unavailable(method: Method[MetricSpec], predictions: Predictions) -> str
             return "needs all probabilities in memory"
     elif method.spec.whole and not outputs.all_classes:
         return "needs all probabilities"
+    if method.spec.of_class and not outputs.all_classes:
+        return (
+            "needs all probabilities in memory" if isinstance(outputs, StreamedOutputs) else "needs all probabilities"
+        )
     if method.spec.slow and len(predictions) > MOST_FOR_SLOW:
         return f"takes n x n steps, and there are more than {MOST_FOR_SLOW:,} samples; ask for it by its name"
     return ""
@@ -288,6 +318,97 @@ def request_for_rows(request: MetricRequest, rows: NDArray[np.intp]) -> MetricRe
     return MetricRequest(request.method, {**request.options, "score": array[rows]}, request.score)
 
 
+MACRO = "macro average"
+"""The group of means over labels that each count the same."""
+
+
+def macro_measurements(
+    predictions: Predictions,
+    grouping: SampleGroups,
+    requests: Sequence[MetricRequest],
+    tag: ModelStage,
+    seed: int,
+    how: str | None,
+    design: Design,
+) -> list[Measurement]:
+    """Means over the groups of every metric, each group counting the same; of those for which it is defined.
+
+    A sample moves the mean by what it moves its groups' values by, so that intervals count what was drawn as one.
+    """
+    parts = []
+    for group in np.flatnonzero(grouping.sizes):
+        rows = np.flatnonzero(grouping.index == group)
+        parts.append((rows, metric_samples(predictions.take(rows), design=design.take(rows))))
+    whole = metric_samples(predictions, design=design)
+    measured, effect = [], unit_effect(View(whole))
+    for request in requests:
+        of_groups = [_of_group(request_for_rows(request, rows), rows, base, how, seed) for rows, base in parts]
+        defined = [group for group in of_groups if math.isfinite(group.value)]
+        if not defined:
+            continue
+        value = float(np.mean([group.value for group in defined]))
+        bounds, chance = _macro_interval(request, value, defined, len(predictions), how, whole.design, effect)
+        note = None if len(defined) == len(parts) else f"not defined for {len(parts) - len(defined)} of {len(parts)}"
+        measured.append(row_of(request, value, len(predictions), tag, bounds, chance, f"{grouping.kind}={MACRO}", note))
+    return measured
+
+
+@dataclass(frozen=True, eq=False)
+class _GroupEstimate:
+    """A group's value, how its rows move it, and what chance shows of it."""
+
+    value: float
+    rows: NDArray[np.intp]
+    influence: Influence | None = None
+    chance: Null | None = None
+
+
+def _of_group(
+    request: MetricRequest, rows: NDArray[np.intp], base: MetricSamples, how: str | None, seed: int
+) -> _GroupEstimate:
+    view = View(base)
+    value, spec = request(view), request.method.spec
+    if how is None or spec.influence is None or not math.isfinite(value):
+        return _GroupEstimate(value, rows)
+    chance = chance_of(request.method, view, request.options, value, seed=seed + int(rows[0]))
+    return _GroupEstimate(value, rows, spec.influence(view, **request.options).of_samples(), chance)
+
+
+def _macro_interval(
+    request: MetricRequest,
+    value: float,
+    parts: Sequence[_GroupEstimate],
+    n: int,
+    how: str | None,
+    design: Design,
+    effect: float,
+) -> tuple[tuple[float, float] | None, Null | None]:
+    """Interval of a mean over groups, and what chance shows of one of calibration errors."""
+    if how is None or any(part.influence is None for part in parts):
+        return None, None
+    psi, noise, one_error = np.zeros(n), 0.0, 0.0
+    weights = np.ones(n) if design.weights is None else design.weights
+    for part in parts:
+        assert part.influence is not None
+        psi[part.rows] = part.influence.psi * (n / float(weights[part.rows].sum()) / len(parts))
+        noise += part.influence.noise / len(parts) ** 2
+        one_error += part.influence.one_error / len(parts) ** 2
+    spread = spread_of(Influence(psi, noise=noise), design)
+    nulls = [part.chance for part in parts]
+    if any(null is None for null in nulls):
+        return shaped_interval(request.method, value, spread, one_error=one_error, fewest=spread.units), None
+    draws = np.mean([null.draws for null in nulls if null is not None], axis=0)
+    # Labels of one sample stand or fall together: the mean over labels spreads more than of labels drawn apart.
+    chance = null_from(value, draws.mean() + (draws - draws.mean()) * effect)
+    centres = [
+        without_noise(request.method, part.influence, part.value, null)
+        for part, null in zip(parts, nulls, strict=True)
+        if null is not None
+    ]
+    bounds = error_interval(value, spread, float(np.mean(centres)), chance.high)
+    return (min(bounds[0], value), max(bounds[1], value)), chance
+
+
 # The evaluation.
 
 HOW = {True: THEORY, False: None, BOOTSTRAP: BOOTSTRAP}
@@ -305,6 +426,7 @@ def evaluate(
     scores: Scores | None = None,
     score: Any = None,
     trust: Mapping[str, Any] | None = None,
+    weights: Any = None,
     strata: Any = None,
     seed: int = 0,
     title: str | None = None,
@@ -322,12 +444,15 @@ def evaluate(
             far slower; False for the values alone.
         by: groups to measure in full: "class" (of the label), "predicted" class, "difficulty", a column's name,
             {name: values}, or a list of these.
-            The means by class and by fifth of difficulty are always there.
+            The means by class and by fifth of difficulty are always there, and of multilabel predictions every metric
+            by label and as the mean over labels.
         model: the model's name in every row.
         stage: "raw", or the word of the calibrator applied.
         scores: difficulty of the samples; joined by id.
         score: what ranks the samples; by default `msp` and `entropy`, and the trust that the predictions carry.
         trust: further scores of trust predictors by name, high = safe; named `trust:<name>` in the table.
+        weights: how much each sample counts, n numbers of 0 or more or the name of a column, where the predictions do
+            not carry them; only ratios matter. Intervals are wider the more unequal they are.
         strata: where the number of samples of each kind was fixed by design: "class", a column's name, or n values.
             By default samples count as drawn independently.
         seed: of what is drawn.
@@ -352,7 +477,10 @@ def evaluate(
     """
     columns = () if by is None or isinstance(by, Mapping) else (by,) if isinstance(by, str) else tuple(by)
     columns += tuple(word for word in (strata, unit) if isinstance(word, str) and word != "class")
-    predictions = as_predictions(predictions, columns=columns, ids=scores is not None, score=score)
+    predictions = as_predictions(predictions, columns=columns, ids=scores is not None, score=score, weights=weights)
+    if (rows := predictions.weighted_rows) is not None:
+        n, predictions = len(predictions), predictions.take(rows)
+        by, score, trust, strata, unit = (values_of_rows(given, rows, n) for given in (by, score, trust, strata, unit))
     tables = any(parse_metric(word)[0].spec.from_class_table for word in metric_words(metrics))
     design = design_of(predictions, strata, unit)
     base = metric_samples(predictions, class_table=tables, design=design)
@@ -365,17 +493,35 @@ def evaluate(
         raise InputError(f"intervals must be True, False or '{BOOTSTRAP}', got {intervals!r}")
     how = HOW[intervals]
     rows = measurements(base, requests, tag, seed, how, auto_groups(predictions, difficulty))
+    if predictions.is_multilabel:
+        by_label = label_groups(predictions)
+        rows += macro_measurements(predictions, by_label, requests, tag, seed, how, design)
+        if len(by_label.names) <= MOST_GROUPS and "label" not in [grouping.kind for grouping in groups]:
+            groups = [by_label, *groups]
     for grouping in groups:
         rows += group_measurements(predictions, grouping, requests, tag, seed, how, design)
     curves = all_curves(View(base), ranking, difficulty, bool(intervals), seed)
-    called = unit if isinstance(unit, str) else None
+    called = unit if isinstance(unit, str) and unit != predictions.unit else None
     known = About(title=title, unit=called, class_names=tuple(class_names or ()), missing=missing)
+    if base.design.weights is not None:
+        weighted_by = weights if isinstance(weights, str) else WEIGHT_COLUMNS[0]
+        known = replace(known, weighted_by=weighted_by, effective_samples=base.effective_n)
     return Evaluation(
         measurements=tuple(rows),
         curves=tuple(replace(curve, model=model, stage=stage, split=predictions.split) for curve in curves),
         about=known.over(about or About()).over(about_predictions(predictions, scores, seed)),
         warnings=label_doubts(predictions),
     )
+
+
+def values_of_rows(given: Any, rows: Indices, n: int) -> Any:
+    """What was given for each of n samples, for these rows; words and what is no vector stay as they are."""
+    if isinstance(given, Mapping):
+        return {name: values_of_rows(values, rows, n) for name, values in given.items()}
+    if given is None or isinstance(given, str) or (isinstance(given, (list, tuple)) and isinstance(given[0], str)):
+        return given
+    values = given.detach().cpu().numpy() if hasattr(given, "detach") else np.asarray(given)
+    return values[rows] if values.shape == (n,) else given
 
 
 def label_doubts(predictions: Predictions) -> tuple[str, ...]:
@@ -414,7 +560,7 @@ def metric_requests(
     metrics: str | Sequence[str], predictions: Predictions, ranking: Mapping[str, Any]
 ) -> tuple[list[MetricRequest], dict[str, str]]:
     """The numbers to compute, and why the others cannot be."""
-    words = metric_words(metrics, only_confidence=predictions.outputs.only_confidence)
+    words = metric_words(metrics, kind_tables(predictions))
     explicit = not isinstance(metrics, str) or metrics not in ("core", "all")
     requests, missing = [], {}
     for word in dict.fromkeys(words):
@@ -431,17 +577,22 @@ def metric_requests(
     return requests, missing
 
 
-def metric_words(metrics: str | Sequence[str], *, only_confidence: bool = False) -> Sequence[str]:
-    """Words of a set of metrics; the core of confidences alone has the proper scores of these."""
+def kind_tables(predictions: Predictions) -> tuple[str, ...]:
+    """Tables whose metrics a kind of predictions has in its core: proper scores of confidences alone, F of labels."""
+    return ("confidence",) * predictions.outputs.only_confidence + ("labels",) * predictions.is_multilabel
+
+
+def metric_words(metrics: str | Sequence[str], tables: Sequence[str] = ()) -> Sequence[str]:
+    """Words of a set of metrics; the core has those of further tables too."""
     if not isinstance(metrics, str):
         return metrics
-    more = table_words("confidence") if only_confidence and metrics == "core" else ()
+    more = [word for table in tables for word in table_words(table)] if metrics == "core" else []
     return (*table_words(metrics), *more) if metrics in ("core", "all") else (metrics,)
 
 
 def available_words(metrics: str, predictions: Predictions) -> list[str]:
     """Words of a set of metrics that these predictions allow."""
-    words = metric_words(metrics, only_confidence=predictions.outputs.only_confidence)
+    words = metric_words(metrics, kind_tables(predictions))
     return [word for word in words if not why_unavailable(parse_metric(word)[0], predictions)]
 
 
@@ -470,7 +621,7 @@ def about_predictions(predictions: Predictions, scores: Scores | None, seed: int
         num_classes=predictions.num_classes or None,
         label_counts=dict(zip(words, counts.tolist(), strict=True)) if len(counts) <= 1000 else {},
         difficulty=scores.method if scores is not None else None,
-        unit="samples",
+        unit=row_word(predictions),
         seed=seed,
         versions={"confide": __version__, "torch": torch.__version__, "numpy": np.__version__},
     )

@@ -165,7 +165,7 @@ def _neighbour_distance(rows: NDArray[Any], reference: Features) -> Floats:
     return -np.asarray(distances[:, -1], dtype=np.float64)
 
 
-def _histogram(known: Floats, unknown: Floats) -> dict[str, Any]:
+def _histogram(known: Floats, unknown: Floats) -> dict[str, Floats]:
     both = np.concatenate([known, unknown])
     low, high = np.quantile(both, (0.001, 0.999))
     edges = np.linspace(low, high if high > low else low + 1, BINS + 1)

@@ -26,7 +26,7 @@ from confide.files import disk, formats
 from confide.predictions import Predictions
 from confide.progress import Progress
 from confide.records import Split
-from confide.results import BOX, About, Curve, Evaluation, Measurement
+from confide.results import BOX, TAILS, About, Curve, Evaluation, Measurement
 
 # One cell of the grid: a model on one corruption at one severity.
 
@@ -90,14 +90,24 @@ class ShiftCell:
 
 
 @dataclass(frozen=True)
+class GridSamples:
+    """What decides the images of a cell: the samples, the seed and the form."""
+
+    samples: str
+    """Their fingerprint."""
+    seed: int
+    form: str
+
+
+@dataclass(frozen=True)
 class CellStore:
     """Cells kept as files, so that a stopped grid goes on where it was; without a folder nothing is kept."""
 
     folder: Path | None
-    about: Mapping[str, Any]
+    about: GridSamples
 
     def _key(self, subject: Subject, cell: ShiftCell) -> str:
-        identity = {**self.about, "cell": cell.name, "identity": subject.identity}
+        identity = {**vars(self.about), "cell": cell.name, "identity": subject.identity}
         identity |= {
             "stages": sorted(subject.stages),
             "trust": sorted(subject.trust),
@@ -137,11 +147,6 @@ class CellStore:
         return None if self.folder is None else self.folder / "cells" / safe / f"{cell.name}.json"
 
 
-def samples_key(split: Split, seed: int, form: str) -> dict[str, Any]:
-    """What decides the images of a cell: the samples, the seed and the form."""
-    return {"samples": split.fingerprint, "seed": seed, "form": form}
-
-
 def predictions_of(outputs: list[Outputs], split: Split) -> tuple[Predictions, Any]:
     """Predictions and features of all batches of a cell."""
     logits = torch.cat([batch[0].float().cpu() for batch in outputs])
@@ -156,7 +161,7 @@ def predictions_of(outputs: list[Outputs], split: Split) -> tuple[Predictions, A
 
 def sample_box(values: NDArray[np.float64]) -> dict[str, float]:
     """The box of some samples: quartiles, and whiskers that hold 95 %."""
-    return dict(zip(BOX, np.quantile(values, (0.025, 0.25, 0.5, 0.75, 0.975)).tolist(), strict=True))
+    return dict(zip(BOX, np.quantile(values, (TAILS[0], 0.25, 0.5, 0.75, TAILS[1])).tolist(), strict=True))
 
 
 def measure_cell(predictions: Predictions, features: Any, subject: Subject) -> list[ShiftValue]:
@@ -447,7 +452,7 @@ def shift_grid(
         raise InputError(f"severities must be whole numbers from 1 to 5, got {tuple(severities)}")
     cells = [ShiftCell("clean", 0), *(ShiftCell(word, int(s)) for word in chosen for s in sorted(set(severities)))]
     _check_cells(cells, split, form)
-    notebook = CellStore(None if folder is None else Path(folder), samples_key(split, seed, form))
+    notebook = CellStore(None if folder is None else Path(folder), GridSamples(split.fingerprint, seed, form))
     maker = ShiftPredictor(split, seed, form, batch_size, torch.device(device))
     values: dict[tuple[str, ShiftCell], list[ShiftValue]] = {}
     held = nullcontext() if folder is None else disk.locked(Path(folder))

@@ -6,8 +6,8 @@ Half of the samples proposes slices, the other half tests them: what is claimed 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -53,6 +53,7 @@ class Slice:
     """Of confidence minus accuracy, 95 %."""
     p_value: float
     p_holm: float
+    """Corrected for all slices that were tested."""
     share: float
     """Of all samples."""
 
@@ -154,6 +155,7 @@ def find_slices(
     """
     check_range(level, "level", 0.0, 1.0, low_open=True, high_open=True)
     check_range(most, "most", 1)
+    predictions.need_unweighted("a search for slices")
     predictions.need_drawn_singly("a test of slices")
     right = predictions.facts.correct.double().cpu().numpy()
     confidence = predictions.facts.sureness()
@@ -164,11 +166,9 @@ def find_slices(
     candidates = list(_candidates(attributes, confidence - right, proposing))
     chosen = _propose(candidates, attributes, confidence * (1 - confidence), proposing, most)
     tested = [_test(conditions, rows, ~proposing, confidence, right) for conditions, rows in chosen]
-    corrected = holm([p for _, p in tested])
+    corrected = holm([1.0 if part is None else part.p_value for part in tested])
     slices = [
-        Slice(**{**values, "p_holm": p})
-        for (values, _), p in zip(tested, corrected, strict=True)
-        if p < level and values["n"]
+        replace(part, p_holm=p) for part, p in zip(tested, corrected, strict=True) if part is not None and p < level
     ]
     slices.sort(key=lambda s: -min(abs(s.low), abs(s.high)) if s.low * s.high > 0 else 0.0)
     return SliceReport(
@@ -291,24 +291,16 @@ def _propose(
 
 def _test(
     conditions: tuple[tuple[str, str], ...], members: Flags, testing: Flags, confidence: Floats, right: Floats
-) -> tuple[Mapping[str, Any], float]:
-    """Fields of the slice on the testing half, and the p of "its confidence is right"."""
+) -> Slice | None:
+    """The slice on the testing half, with the p of "its confidence is right"; None where no sample is there."""
     rows = members & testing
     sure, hits = confidence[rows], right[rows]
     n = int(rows.sum())
     if not n:
-        return {"n": 0}, 1.0
+        return None
     tails = right_tails(int(hits.sum()), sure)
     gap = float(sure.mean() - hits.mean())
     half = Z * float((sure - hits).std(ddof=1)) / math.sqrt(n) if n > 1 else math.inf
-    values = {
-        "conditions": conditions,
-        "n": n,
-        "confidence": float(sure.mean()),
-        "accuracy": float(hits.mean()),
-        "low": gap - half,
-        "high": gap + half,
-        "p_value": min(1.0, 2 * min(tails)),
-        "share": float(members.mean()),
-    }
-    return values, min(1.0, 2 * min(tails))
+    p = min(1.0, 2 * min(tails))
+    means = float(sure.mean()), float(hits.mean())
+    return Slice(conditions, n, *means, gap - half, gap + half, p, p, float(members.mean()))

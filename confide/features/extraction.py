@@ -17,8 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
-from torch.utils.data import Dataset as TorchDataset
+from torch.utils.data import DataLoader, Dataset as TorchDataset
 
 from confide.checks import InputError, check_options, check_range, did_you_mean
 from confide.features.images import Preprocess, as_image_array, augmented

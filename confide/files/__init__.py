@@ -3,5 +3,13 @@
 The functions here are public: reading and writing as the library itself does it.
 """
 
-from confide.files.disk import atomic
-from confide.files.formats import plain, read_json, read_table, read_yaml, write_json, write_table, write_text
+from confide.files.disk import atomic as atomic
+from confide.files.formats import (
+    plain as plain,
+    read_json as read_json,
+    read_table as read_table,
+    read_yaml as read_yaml,
+    write_json as write_json,
+    write_table as write_table,
+    write_text as write_text,
+)

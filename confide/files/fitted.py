@@ -22,7 +22,10 @@ from confide.files.formats import Format
 
 T = TypeVar("T")
 INLINE_DTYPES = {"float64": torch.float64, "int64": torch.int64}
-DAMAGE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, RuntimeError)
+DAMAGE = (
+    *(LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, RuntimeError),
+    AssertionError,
+)
 """What reading a changed or damaged record may raise."""
 
 

@@ -25,6 +25,7 @@ import yaml
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from confide import __version__
 from confide.checks import InputError, MissingExtra, OptionError, printable
@@ -90,6 +91,7 @@ DIFFICULTY = Format("difficulty", 1, "a fitted difficulty", "fit it again", endi
 OPERATING_POINT = Format("operating-point", 1, "an operating point", "make it again")
 RISKS_POINT = Format("operating-point", 2, "an operating point", "make it again", reads=(1,))
 """The same with several risks; a point of one error rate stays in version 1, which every confide reads."""
+LABEL_THRESHOLDS = Format("label-thresholds", 1, "thresholds of labels", "make them again", endings=(".json",))
 ORACLE = Format("oracle", 1, "an oracle", "train it again")
 TRAINED = Format("trained", 2, "a trained model", "train it again", reads=(1,), endings=(".safetensors",))
 CHECKPOINT = Format("checkpoint", 1, "a checkpoint", "choose another folder")
@@ -229,7 +231,7 @@ def _parts(value: Any) -> Iterable[Any]:
 # Tensors to a safetensors file; what the disk refuses is an OSError, as with every other file.
 
 
-def save_tensors(tensors: dict[str, Any], path: Path, notes: dict[str, str]) -> None:
+def save_tensors(tensors: dict[str, Tensor], path: Path, notes: dict[str, str]) -> None:
     """Write contiguous CPU tensors that share no memory, with notes in the header."""
     try:
         save_file(tensors, str(path), metadata=notes)
@@ -446,14 +448,14 @@ def write_table(
         raise InputError(f"{path} must end in {', '.join(TABLE_ENDINGS)}, got '{path.suffix}'; choose one")
 
 
-def write_tensors(path: str | Path, tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> None:
+def write_tensors(path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
     """Write torch tensors as safetensors, atomically."""
 
     with atomic(path) as temporary:
         save_tensors({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, temporary, dict(metadata or {}))
 
 
-def read_tensors(path: str | Path) -> dict[str, Any]:
+def read_tensors(path: str | Path) -> dict[str, Tensor]:
     """Torch tensors of a safetensors file; a damaged file gets one clear line."""
     if not Path(path).exists():
         raise InputError(f"{path} must be a file, but it does not exist; check the path")
@@ -585,7 +587,9 @@ def _write_csv(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
         writer.writerows(zip(*flat.values(), strict=True))
 
 
-def write_checkpoint(path: str | Path, tensors: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> None:
+def write_checkpoint(
+    path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
+) -> None:
     """Write named torch tensors as safetensors, atomically, with a digest of everything in the header."""
 
     # Clones, because safetensors refuses tensors that share memory; contiguous, because it stores plain rows.
@@ -596,7 +600,7 @@ def write_checkpoint(path: str | Path, tensors: Mapping[str, Any], metadata: Map
         save_tensors(clones, temporary, notes)
 
 
-def read_checkpoint(path: str | Path) -> tuple[dict[str, Any], dict[str, str]]:
+def read_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Tensors and metadata of a safetensors file; one that is torn or was changed is refused."""
     if not Path(path).exists():
         raise InputError(f"{path} must be a file, but it does not exist; check the path")
@@ -612,13 +616,13 @@ def read_checkpoint(path: str | Path) -> tuple[dict[str, Any], dict[str, str]]:
     return tensors, notes
 
 
-def _tensor_digest(tensors: Mapping[str, Any], notes: Mapping[str, str]) -> str:
+def _tensor_digest(tensors: Mapping[str, Tensor], notes: Mapping[str, str]) -> str:
     digest = hashlib.sha256(json.dumps(dict(notes), sort_keys=True).encode())
     for name in sorted(tensors):
         value = tensors[name]
         digest.update(f"{name}{value.dtype}{tuple(value.shape)}".encode())
         if value.numel():
-            digest.update(value.reshape(-1).view(torch.uint8).numpy())
+            digest.update(value.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

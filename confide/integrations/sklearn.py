@@ -21,8 +21,7 @@ try:
     from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, TransformerMixin, clone
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import check_cv, train_test_split
-    from sklearn.utils import _safe_indexing as rows_at
-    from sklearn.utils import get_tags, indexable
+    from sklearn.utils import _safe_indexing as rows_at, get_tags, indexable
     from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, has_fit_parameter

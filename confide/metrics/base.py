@@ -64,8 +64,9 @@ class MetricSpec(MethodSpec):
     `info` is what a reader is told, `variants` are further names of its values, `range` its smallest and largest value,
     `value` the formula over a `View`. `influence` gives its influence values, `bounds` an interval of its own, `chance`
     draws of a calibrated model's value. `rate`: a share of the samples, whose variance is known with it; `rare`: it
-    counts rare errors; `debiased`: its expectation under perfect calibration is 0. A `whole` metric needs every class
-    probability and brings its own `resample` draws; `resampled_rows` bounds the rows these look at. `all_classes`: a
+    counts rare errors; `debiased`: its expectation under perfect calibration is 0; `by_unit`: its `chance` counts what
+    was drawn as one; `of_class`: it looks at one class against the rest. A `whole` metric needs every class probability
+    and brings its own `resample` draws; `resampled_rows` bounds the rows these look at. `all_classes`: a
     mean of facts that only a whole distribution has. `from_class_table`: with its default options the sums of classes
     and bins suffice. `slow` is left out above a number of samples, `costly` gets fewer resamples.
     """
@@ -76,6 +77,8 @@ class MetricSpec(MethodSpec):
     variants: tuple[Variant, ...] = ()
     whole: bool = False
     debiased: bool = False
+    by_unit: bool = False
+    of_class: bool = False
     rate: bool = False
     all_classes: bool = False
     from_class_table: bool = False
@@ -397,6 +400,7 @@ class Accumulator:
         self._facts: list[Facts] = []
         self._labels: list[torch.Tensor] = []
         self._trust: list[torch.Tensor] = []
+        self._weights: list[torch.Tensor] = []
         self._whole: list[Predictions] = []
         self._table: ClassTable | None = None
         self._classes = 0
@@ -408,8 +412,13 @@ class Accumulator:
     def update(self, predictions: Any, labels: Any = None, *, from_probs: bool = False) -> None:
         """Add a batch: Predictions, or logits (probabilities if said so) and labels."""
         record = predictions if isinstance(predictions, Predictions) else self._record(predictions, labels, from_probs)
+        record = record.counted()
         if not len(record):
             return
+        if (record.weights is not None) != bool(self._weights) and len(self):
+            raise InputError("every batch must have weights, or none; give weights of 1 to those that have none")
+        if record.weights is not None:
+            self._weights.append(torch.from_numpy(record.weights))
         if self._classes and record.outputs.num_classes is not None and record.num_classes != self._classes:
             raise InputError(f"every batch must have {self._classes} classes, got {record.num_classes}")
         self._classes = max(self._classes, record.num_classes)
@@ -420,6 +429,8 @@ class Accumulator:
             return
         if self.method.spec.whole:
             table = record.class_table()
+            if record.weights is not None:
+                table = table.scaled(float(record.weights.mean()))
             self._table = table if self._table is None else self._table + table
         self._facts.append(record.facts)
         self._labels.append(record.labels.cpu())
@@ -437,7 +448,10 @@ class Accumulator:
         standard = self.method.spec.from_class_table and all(
             self.options.get(name, default) == default for name, default in self.method.options.items()
         )
-        return bool(self.method.spec.whole or self.options.get("of") == "classes") and not standard
+        return (
+            bool(self.method.spec.whole or self.method.spec.of_class or self.options.get("of") == "classes")
+            and not standard
+        )
 
     def compute(self) -> Measurement:
         """The measurement of all batches so far."""
@@ -446,18 +460,24 @@ class Accumulator:
         return measure(self.method, self._joined(), self.options)
 
     def _joined(self) -> Predictions:
+        weights = torch.cat(self._weights) if self._weights else None
         if self._whole:
             labels = torch.cat([r.labels for r in self._whole])
             if self._from_probabilities:
-                return Predictions.from_probs(torch.cat([r.probabilities() for r in self._whole]), labels)
-            return Predictions(torch.cat([r.logits for r in self._whole]), labels)
+                probs = torch.cat([r.probabilities() for r in self._whole])
+                return Predictions.from_probs(probs, labels, weights=weights)
+            return Predictions(torch.cat([r.logits for r in self._whole]), labels, weights=weights)
         labels = torch.cat(self._labels)
         complete = sum(map(len, self._trust)) == len(labels)
+        table = self._table
+        if table is not None and weights is not None:
+            table = table.scaled(1 / float(weights.mean()))
         return Predictions.from_facts(
             join_facts(self._facts),
             labels,
             max(self._classes, int(labels.max()) + 1),
-            self._table,
+            table,
+            weights=weights,
             trust=torch.cat(self._trust) if complete and self._trust else None,
             from_probabilities=self._from_probabilities,
         )
@@ -468,9 +488,12 @@ class Accumulator:
             raise InputError(f"cannot merge metric '{other.method.word}' into '{self.method.word}'; they must be alike")
         if self._classes and other._classes and self._classes != other._classes and self._table is not None:
             raise InputError(f"merge needs {self._classes} classes on both sides, got {other._classes}")
+        if len(self) and len(other) and bool(self._weights) != bool(other._weights):
+            raise InputError("merge needs weights on both sides, or on none; give weights of 1 to those without")
         self._facts += other._facts
         self._labels += other._labels
         self._trust += other._trust
+        self._weights += other._weights
         self._whole += other._whole
         if other._table is not None:
             self._table = other._table if self._table is None else self._table + other._table

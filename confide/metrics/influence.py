@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from confide.metrics.view import Design, Sorted, View
+from confide.numerics.binomial import wilson_interval
 from confide.results import TAILS, Z
 from confide.types import Flags, Floats, Indices
 
@@ -107,7 +108,7 @@ def spread_of(influence: Influence, design: Design) -> Spread:
     means = np.bincount(parts, sums) / np.maximum(units, 1)
     within = np.bincount(parts, (sums - means[parts]) ** 2)
     variance = float((within * units / np.maximum(units - 1, 1)).sum()) + own.noise
-    freedom = max(float((units - 1).sum()), 1.0)
+    freedom = max(min(float((units - 1).sum()), design.effective_units - 1), 1.0)
     if own.errors is not None:
         touched = design.unit_sums(own.errors.astype(np.float64))[0] != 0
         total = float(sums @ sums)
@@ -169,16 +170,6 @@ def mean_interval(value: float, spread: Spread) -> Interval:
     """Student's interval of a mean."""
     half = spread.quantile * math.sqrt(spread.variance)
     return value - half, value + half
-
-
-def wilson_interval(rate: float, n: float, quantile: float = Z) -> Interval:
-    """Wilson's interval of a rate seen in n draws: the rates p with |rate - p| within the spread that p itself has."""
-    if math.isinf(n):
-        return rate, rate
-    square = quantile * quantile / n
-    centre = (rate + square / 2) / (1 + square)
-    half = quantile / (1 + square) * math.sqrt(max(rate * (1 - rate), 0.0) / n + square / (4 * n))
-    return max(0.0, centre - half), min(1.0, centre + half)
 
 
 def rate_interval(value: float, spread: Spread, fewest: float, quantile: float | None = None) -> Interval:
@@ -353,7 +344,7 @@ class Steps:
             return np.arange(len(self.mass))
         return np.repeat(np.arange(len(self.starts)), np.diff(np.append(self.starts, len(self.ordered))))
 
-    def local(self, coverage: float, n: int) -> float:
+    def local(self, coverage: float, n: float) -> float:
         """The mean loss of the samples around a coverage, some n^0.7 of them and at least the step itself."""
         half = max(5.0, 0.5 * n**0.7) / n
         first = int(np.searchsorted(self.accepted, coverage - half))
@@ -374,7 +365,7 @@ class Steps:
             steps=self,
         )
 
-    def typical(self, effects: Floats, n: int) -> float:
+    def typical(self, effects: Floats, n: float) -> float:
         """What one more error would add: as those that are there, or, where there are none, at any place."""
         mass = self.lost if self.lost.any() else self.mass
         return float(effects @ mass) / float(mass.sum()) / n

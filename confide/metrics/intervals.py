@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from confide.metrics.influence import (
     spread_of,
 )
 from confide.metrics.resampling import RESAMPLES, Null, null_from
-from confide.metrics.view import View
+from confide.metrics.view import Design, View
 from confide.random import generator
 from confide.registry import Method
 from confide.results import Z
@@ -52,16 +53,33 @@ def chance_of(
     if spec.whole and not view.predictions.outputs.all_classes and options.get("of") != "top":
         return None
     if spec.chance is None:
-        return null_from(value, resampling.null_draws(method, view.base, options, draws, seed))
-    return null_from(value, spec.chance(view, draws, generator(seed, "chance"), **options))
+        drawn = resampling.null_draws(method, view.base, options, draws, seed)
+    else:
+        drawn = spec.chance(view, draws, generator(seed, "chance"), **options)
+    return null_from(value, drawn if spec.by_unit else drawn * unit_effect(view))
+
+
+def unit_effect(view: View) -> float:
+    """How much wider the mean of confidence less correctness spreads where samples were drawn several as one.
+
+    What samples drawn one by one would show of a calibration error is scaled by it, where the metric does not count
+    units itself.
+    """
+    design = view.base.design
+    if design.clusters is None:
+        return 1.0
+    gap = view.base.vector("sureness") - view.base.vector("correct")
+    influence = Influence(gap - gap.mean())
+    alone = spread_of(influence, Design(design.weights, design.strata)).variance
+    return math.sqrt(max(spread_of(influence, design).variance / alone, 1.0)) if alone > 0 else 1.0
 
 
 def fewest_of(influence: Influence, spread: Spread) -> float:
     """The number of errors or of right samples, whichever is smaller, where that bounds what is known."""
     fewest = spread.units
     if influence.errors is not None:
-        sides = (influence.wrong, influence.n - influence.wrong)
-        fewest = min(fewest, *(side for side in sides if side), math.inf)
+        sides, worth = (influence.wrong, influence.n - influence.wrong), min(spread.units / influence.n, 1.0)
+        fewest = min(fewest, *(side * worth for side in sides if side), math.inf)
     return fewest
 
 
@@ -86,7 +104,7 @@ def interval_of(
         return UNKNOWN
     if how == BOOTSTRAP or spec.influence is None:
         return _within(spec, value, resampling.bootstrap_interval(method, view.base, options, value, chance, seed))
-    if spec.bounds is not None and view.base.design.plain:
+    if spec.bounds is not None and replace(view.base.design, weights=None).plain:
         return _within(spec, value, spec.bounds(view, **options))
     influence = spec.influence(view, **options)
     spread = spread_of(influence, view.base.design)

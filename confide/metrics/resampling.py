@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.metrics.influence import wilson_interval
 from confide.metrics.view import Design, MetricSamples, View
+from confide.numerics.binomial import wilson_interval
 from confide.random import generator
 from confide.registry import Method
-from confide.results import LEVEL, TAILS
+from confide.results import LEVEL, TAILS, Z
 from confide.types import Floats
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def bootstrap_interval(
         bias = 0.0 if method.spec.debiased else float((chance.draws**root).mean())
         known = without_chance(value**root, known**root, bias) ** (1 / root)
     elif method.spec.rate and value in (0.0, 1.0):
-        return wilson_interval(value, base.n)
+        return wilson_interval(value, base.effective_n, Z)
     low, high = np.quantile(known, TAILS)
     return float(low), float(high)
 

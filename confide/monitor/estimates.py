@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, gammaincc, kolmogorov, logit
 
-from confide.checks import InputError
+from confide.checks import InputError, check_range, check_record
 from confide.numerics.logistic import fit_logistic
 from confide.predictions import Predictions
 from confide.results import Z
@@ -320,11 +320,21 @@ def reference_from(record: Mapping[str, Any]) -> WatchReference:
     if by_difficulty:
         covariance = tuple(map(tuple, by_difficulty["covariance"]))
         vectors = {name: tuple(by_difficulty[name]) for name in ("mean", "deviation", "weights")}
-        by_difficulty = DifficultyMap(**vectors, covariance=covariance)
+        by_difficulty = check_record(DifficultyMap(**vectors, covariance=covariance))
     if by_cells:
-        by_cells = CellRegression(**{**by_cells, "weights": tuple(by_cells["weights"])})
+        by_cells = check_record(CellRegression(**{**by_cells, "weights": tuple(by_cells["weights"])}))
     lists = {name: tuple(record[name]) for name in ("class_counts", "bands", "tolerance", "class_names")}
     quantiles = {name: tuple(values) for name, values in record["quantiles"].items()}
-    return WatchReference(
-        **{**record, **lists, "quantiles": quantiles, "by_difficulty": by_difficulty, "by_cells": by_cells}
+    reference = check_record(
+        WatchReference(
+            **{**record, **lists, "quantiles": quantiles, "by_difficulty": by_difficulty, "by_cells": by_cells}
+        )
     )
+    check_range(reference.n, "n", 1)
+    for name in ("accuracy", "confidence", "threshold"):
+        check_range(getattr(reference, name), name, 0, 1)
+    if not all(quantiles.values()) or len(reference.tolerance) != len(reference.bands) + 2:
+        raise ValueError("quantiles, bands and tolerances that do not fit each other")
+    if reference.class_counts and (min(reference.class_counts) < 0 or not any(reference.class_counts)):
+        raise ValueError("class counts without a sample")
+    return reference

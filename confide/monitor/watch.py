@@ -15,15 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from confide.checks import InputError, check_range
+from confide.checks import MOST_CLASSES, InputError, check_range, check_record
 from confide.evaluation import apply_operating_point
 from confide.files import formats
 from confide.files.disk import appending
+from confide.files.fitted import DAMAGE
 from confide.monitor.alarms import Wealth, calibration_bets, risk_bets
 from confide.monitor.estimates import AccuracyEstimate, Drift, WatchBatch, WatchReference, reference_from
 from confide.numerics.binomial import clopper_pearson
 from confide.predictions import Predictions
-from confide.results import OperatingPoint
+from confide.results import LEVEL, OperatingPoint
 
 SAMPLING = (
     "The alarms hold if the labelled samples are a random draw of those predicted, or carry weights (1 / how likely "
@@ -63,7 +64,7 @@ class BatchReport:
         """Accuracy of the labelled samples with its 95 % interval, None where there are none."""
         if not self.labelled:
             return None
-        return self.right / self.labelled, *clopper_pearson(self.right, self.labelled)
+        return self.right / self.labelled, *clopper_pearson(self.right, self.labelled, LEVEL)
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,10 @@ class _State:
     calibration_wealth: Wealth = field(init=False)
 
     def __post_init__(self) -> None:
+        check_range(self.delta, "delta", 0.0, 1.0, low_open=True, high_open=True)
+        check_range(self.most_weight, "most_weight", 0.0, low_open=True)
+        if self.risk is not None:
+            check_range(self.risk, "risk", 0.0, 1.0, low_open=True, high_open=True)
         self.risk_wealth = Wealth(1, self.delta)
         self.calibration_wealth = Wealth(2 * len(self.reference.tolerance), self.delta)
 
@@ -142,8 +147,16 @@ class _State:
         columns = {k: np.asarray(own[k], dtype=np.float64) for k in ("difficulty", "distance") if k in own}
         classes = tuple(own["classes"]) if "classes" in own else None
         confidence = np.asarray(own["confidence"], dtype=np.float64)
-        batch = _BatchState(
-            record["name"], record["time"], WatchBatch(confidence, classes, **columns), int(sum(own["accepted"]))
+        parts = (own["ids"], own["accepted"], confidence, classes or confidence, *columns.values())
+        inside = bool((np.abs(confidence - 0.5) <= 0.5 + 1e-6).all())  # a sum of shares may round beyond 1
+        if len({len(part) for part in parts}) > 1 or not len(confidence) or not inside:
+            raise ValueError("a batch must have one confidence from 0 to 1 a sample")
+        if classes and not (all(type(k) is int for k in classes) and 0 <= min(classes) <= max(classes) < MOST_CLASSES):
+            raise ValueError("predicted classes must be class indices")
+        batch = check_record(
+            _BatchState(
+                record["name"], record["time"], WatchBatch(confidence, classes, **columns), int(sum(own["accepted"]))
+            )
         )
         self.batches.append(batch)
         arrived = []
@@ -234,11 +247,11 @@ class Monitor:
             risk = point.promised if risk is None else risk
         if risk is not None:
             check_range(risk, "risk", 0.0, 1.0, low_open=True, high_open=True)
-        known = self.file.exists() and self.file.stat().st_size > 0
-        if reference is None and not known:
+        if reference is None and not self.file.exists():
             raise InputError(f"{self.file} must hold a watch, but there is none; give the reference to start one")
         header = None
         if reference is not None:
+            reference.need_unweighted("the reference of a watch")
             header = {  # the same as when it is read again: no tuples, no NaN
                 "format": formats.WATCH.tag,
                 "reference": formats.plain(asdict(WatchReference.of(reference, cells))),
@@ -252,6 +265,8 @@ class Monitor:
         self._state: _State | None = None
         with appending(self.file) as lines:
             self._read(lines)
+            if header is None and not self._header:
+                raise InputError(f"{self.file} must hold a watch, but it has no whole line; give the reference")
             if header is not None and not self._header:
                 self._write(lines, header)
             elif header is not None and header != self._header:
@@ -398,21 +413,22 @@ class Monitor:
                     formats.WATCH.check(record.get("format"), self.file)
                     self._header = record
                     point = record["point"]
-                    self._state = _State(
-                        reference_from(record["reference"]),
-                        record["risk"],
-                        record["delta"],
-                        record["most_weight"],
-                        None if point is None else OperatingPoint.from_dict(point),
+                    self._state = check_record(
+                        _State(
+                            reference_from(record["reference"]),
+                            record["risk"],
+                            record["delta"],
+                            record["most_weight"],
+                            None if point is None else OperatingPoint.from_dict(point),
+                        )
                     )
                 else:
                     self._state.add(record)
-            except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-                if isinstance(error, InputError):
-                    raise
+            except DAMAGE as error:
+                cause = str(error) if isinstance(error, InputError) else type(error).__name__
                 raise InputError(
                     f"{self.file} must be a whole watch, but line {number + 1} from byte {self._offset} is damaged "
-                    f"({type(error).__name__}); start it again, or cut the line"
+                    f"({cause}); start it again, or cut the line"
                 ) from None
             self._offset += len(line)
 

@@ -24,7 +24,7 @@ def lower_bound(events: int, n: int, delta: float) -> float:
     return 0.0 if events <= 0 else float(betaincinv(events, n - events + 1, delta))
 
 
-def clopper_pearson(events: int, n: int, level: float = 0.05) -> tuple[float, float]:
+def clopper_pearson(events: int, n: int, level: float) -> tuple[float, float]:
     """The exact interval that holds the true rate with probability 1 - level, or more."""
     check_range(n, "n", 0)
     return lower_bound(events, n, level / 2), upper_bound(events, n, level / 2)
@@ -55,6 +55,36 @@ def mean_upper_bound(total: float, n: int, delta: float) -> float:
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if hoeffding_bentkus_p(total, n, middle) > delta else (low, middle)
+    return high
+
+
+STAKES = (1.0, 0.8, 0.6, 0.4, 0.3, 0.2, 0.1, 0.05)
+"""Shares of the largest stake that no loss can ruin."""
+
+
+def weighted_mean_p(losses: Floats, weights: Floats, mean: float) -> float:
+    """p-value of "the weighted mean of the losses is above `mean`", losses and weights in [0, 1].
+
+    The weighted mean is above r where E[w (l - r)] > 0. Then stakes on w (l - r) being below 0 win nothing on average:
+    the product over independent samples of 1 - s w (l - r) / (1 - r) has a mean of at most 1, and so has its mean over
+    several stakes s. It is above 1 / p with a chance of at most p (Waudby-Smith & Ramdas, 2024, with fixed stakes).
+    """
+    if not len(losses) or not 0 < mean < 1:
+        return 1.0
+    moves = weights * ((losses - mean) / (1 - mean))
+    with np.errstate(divide="ignore"):
+        gains = [float(np.log1p(-stake * moves).sum()) for stake in STAKES]
+    highest = max(gains)
+    wealth = sum(math.exp(gain - highest) for gain in gains) / len(STAKES)
+    return min(1.0, math.exp(min(-highest, 700.0)) / wealth)
+
+
+def weighted_upper_bound(losses: Floats, weights: Floats, delta: float) -> float:
+    """The largest weighted mean that is not refuted at delta."""
+    low, high = (float(np.average(losses, weights=weights)) if weights.any() else 1.0), 1.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if weighted_mean_p(losses, weights, middle) > delta else (low, middle)
     return high
 
 
@@ -100,3 +130,17 @@ def _count_law(chances: Floats) -> Floats:
         law[1:] = law[1:] * (1 - chance) + law[:-1] * chance
         law[0] *= 1 - chance
     return law
+
+
+def wilson_interval(rate: float, n: float, quantile: float) -> tuple[float, float]:
+    """Wilson's interval of a rate seen in n draws: the rates p with |rate - p| within the spread that p itself has.
+
+    Args:
+        quantile: of the standard normal at the upper end.
+    """
+    if math.isinf(n):
+        return rate, rate
+    square = quantile * quantile / n
+    centre = (rate + square / 2) / (1 + square)
+    half = quantile / (1 + square) * math.sqrt(max(rate * (1 - rate), 0.0) / n + square / (4 * n))
+    return max(0.0, centre - half), min(1.0, centre + half)

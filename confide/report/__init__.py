@@ -13,11 +13,19 @@ if TYPE_CHECKING:
     from confide.report.score_page import write_score_page
 
 __all__ = [
+    "FILLS",
+    "PALETTE",
+    "STROKES",
+    "Canvas",
+    "Scale",
     "gather",
     "notebook_view",
     "render_report",
     "section_drawings",
+    "shorten",
     "side_by_side",
+    "tick_text",
+    "ticks",
     "verdict_sentence",
     "write_figures",
     "write_report",

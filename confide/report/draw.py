@@ -39,7 +39,20 @@ class Scale:
 
 
 def ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Round numbers from at or below `low` to at or above `high`, at most `most` steps apart."""
+    """Round numbers from at or below `low` to at or above `high`, at most `most` steps apart.
+
+    Args:
+        low: the smallest value on the axis.
+        high: the largest one.
+        most: steps at most.
+
+    Returns:
+        The numbers, evenly spaced.
+
+    Example:
+        >>> confide.report.ticks(0.03, 0.92)
+        [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    """
     if not (math.isfinite(low) and math.isfinite(high)):
         return [0.0, 1.0]
     if high <= low:
@@ -53,7 +66,20 @@ def ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 
 def tick_text(value: float, values: Sequence[float], sign: bool = False) -> str:
-    """A tick's number with the decimals its neighbours need."""
+    """A tick's number with the decimals its neighbours need.
+
+    Args:
+        value: the number.
+        values: all ticks of the axis.
+        sign: whether a positive number has its sign.
+
+    Returns:
+        The text, with a true minus sign.
+
+    Example:
+        >>> confide.report.tick_text(0.5, [0.0, 0.25, 0.5])
+        '0.50'
+    """
     step = min((b - a for a, b in pairwise(values)), default=1.0)
     digits = max(0, -math.floor(math.log10(step) + 1e-9)) if step > 0 else 0
     digits += 1 if step > 0 and round(step * 10**digits, 6) != round(step * 10**digits) else 0

@@ -130,7 +130,20 @@ def same_scores(score: str | None) -> tuple[str | None, ...]:
 
 
 def shorten(text: str, width: float, size: float = 12.0) -> str:
-    """Text that fits into so many pixels, with an ellipsis; a letter is about half its size wide."""
+    """Text that fits into so many pixels, with an ellipsis; a letter is about half its size wide.
+
+    Args:
+        text: the whole text.
+        width: pixels there are.
+        size: size of the letters in pixels.
+
+    Returns:
+        The text, or its beginning and an ellipsis.
+
+    Example:
+        >>> confide.report.shorten("difficulty entropy", 80)
+        'difficulty …'
+    """
     room = max(int(width / (size * 0.53)), 3)
     return text if len(text) <= room else text[: room - 1] + "…"
 

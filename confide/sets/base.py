@@ -23,7 +23,7 @@ from torch import Tensor
 
 from confide import random
 from confide.calibrators.groups import Grouping
-from confide.checks import InputError, as_tensor
+from confide.checks import MOST_CLASSES, InputError, as_tensor, check_range, check_record
 from confide.files import formats
 from confide.files.fitted import FittedState, save_fitted
 from confide.predictions import Predictions, class_values, probability_blocks
@@ -401,12 +401,21 @@ class PredictionSets:
 def sets_from_state(state: FittedState) -> PredictionSets:
     """The prediction sets of a saved state."""
     record = dict(state.record)
-    SETS.get(record["word"])
-    groups = tuple(SetGroup(**group) for group in record.pop("groups"))
+    method = SETS.get(record["word"])
+    groups = tuple(check_record(SetGroup(**group)) for group in record.pop("groups"))
     listed = {name: None if (v := record.pop(name, None)) is None else tuple(v) for name in LISTS}
-    return PredictionSets(
-        **record | listed | {"groups": groups, "notes": tuple(record["notes"])}, weighted=state.tensors
+    fitted = check_record(
+        PredictionSets(**record | listed | {"groups": groups, "notes": tuple(record["notes"])}, weighted=state.tensors)
     )
+    method.checked(fitted.options)
+    check_range(fitted.num_classes, "num_classes", 2, MOST_CLASSES)
+    places = fitted.class_groups
+    by_class = places is not None and (len(places) != fitted.num_classes or not set(places) <= set(range(len(groups))))
+    if not groups or by_class or (fitted.by is None and len(groups) != 1):
+        raise ValueError(f"{len(groups)} groups do not fit {fitted.num_classes} classes")
+    if fitted.weighted and fitted.weighted["scores"].shape != fitted.weighted["weights"].shape:
+        raise ValueError("scores and weights are of different lengths")
+    return fitted
 
 
 def checked_weights(weights: Any, n: int) -> Floats:

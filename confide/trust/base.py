@@ -12,10 +12,11 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from confide.checks import InputError, as_tensor, check_choice, check_finite
+from confide.checks import MOST_CLASSES, InputError, as_tensor, check_choice, check_finite, check_range
 from confide.files import formats
 from confide.files.fitted import FittedState, load_fitted, need_fields, save_fitted
 from confide.predictions import Predictions, feature_rows
@@ -211,6 +212,7 @@ def fit(word: str, predictions: Predictions | None = None, features: Any = None,
         return Trust(word, scorer, method.spec.threshold, method.spec.scale, wants, options=options)
     need_predictions(word, predictions)
     predictions.need_not_test(f"trust predictor '{word}'")
+    predictions.need_unweighted(f"trust predictor '{word}'")
     if not len(predictions):
         raise InputError(f"trust predictor '{word}' needs at least one prediction, got none; pass those on 'val'")
     trained = bool(method.spec.trained)
@@ -352,4 +354,19 @@ def _restored(state: FittedState) -> Trust:
     scorer = method.spec.restore(record["state"], state.tensors)
     fields = ("threshold", "scale", "wants", "num_classes", "feature_dim", "options", "about")
     # Those saved before there were second opinions have no width of one.
-    return Trust(method.word, scorer, **{name: record[name] for name in fields}, second_dim=record.get("second_dim"))
+    trust = Trust(method.word, scorer, **{name: record[name] for name in fields}, second_dim=record.get("second_dim"))
+    return _tried(trust, [str(name) for name in record["state"].get("columns", ())])
+
+
+def _tried(trust: Trust, columns: list[str]) -> Trust:
+    """A predictor read from a file, once it has judged two samples: a state that does not fit fails here, not later."""
+    classes = 2 if trust.num_classes is None else trust.num_classes
+    sizes = {"num_classes": classes, "feature_dim": trust.feature_dim or 0, "second_dim": trust.second_dim or 0}
+    for name, size in sizes.items():
+        check_range(size, name, 2 if name == "num_classes" else 0, MOST_CLASSES)
+    logits = -torch.arange(float(classes)).expand(2, -1)
+    two = Predictions(logits, torch.zeros(2, dtype=torch.int64), columns={name: np.ones(2) for name in columns})
+    features = None if trust.feature_dim is None else torch.ones(2, trust.feature_dim)
+    second = None if trust.second_dim is None else torch.ones(2, trust.second_dim)
+    trust(two, torch.stack([logits, logits]) if trust.wants == "members" else features, second)
+    return trust

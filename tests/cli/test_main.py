@@ -99,6 +99,15 @@ def test_doctor_knows_every_extra():
     assert set(needed["explore"]) == {"fastapi", "uvicorn", "duckdb"}
 
 
+def test_doctor_ends_with_the_line_that_mends(monkeypatch, capsys):
+    monkeypatch.setattr("confide.cli.doctor.version_of", lambda name: None if name in ("duckdb", "ray") else "1.0")
+    assert main(["doctor"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].endswith("for every extra: pip install 'confide[ray,explore]'")
+    monkeypatch.setattr("confide.cli.doctor.version_of", lambda name: None if name == "pyarrow" else "1.0")
+    assert main(["doctor"]) == 1
+    assert capsys.readouterr().out.splitlines()[-1].endswith("mend with: pip install pyarrow")
+
+
 def test_doctor_and_list_answer_machines(capsys):
     import json
 

@@ -15,6 +15,7 @@ PLACES = (
     "confide.config",
     "confide.data",
     "confide.decisions",
+    "confide.dense",
     "confide.difficulty",
     "confide.evaluation",
     "confide.experiment",

@@ -53,7 +53,7 @@ def test_the_metric_that_a_page_adds_is_shown_with_its_unit(monkeypatch, capsys)
     assert capsys.readouterr().out == "Error rate %\n"
 
 
-@pytest.mark.parametrize("page", ["answers.md"])
+@pytest.mark.parametrize("page", ["answers.md", "multilabel.md", "dense.md"])
 def test_the_example_of_a_kind_of_predictions_prints_what_its_page_says(page, monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
     block, *_ = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.S)

@@ -10,8 +10,8 @@ import json
 import random
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,15 +23,18 @@ import yaml
 from PIL import Image
 
 import confide
-from confide import calibrators, data, difficulty, sets, trust
+from confide import calibrators, data, decisions, difficulty, monitor, sets, trust
+from confide.calibrators import CALIBRATORS
 from confide.checks import InputError, MissingExtra, OptionError
 from confide.config import load_config
 from confide.evaluation import operating_point
 from confide.files import formats
 from confide.predictions import Predictions
 from confide.records import Features, Scores
+from confide.report import render_report
 from confide.results import Evaluation, OperatingPoint
 from confide.store import DataNote, read_manifest
+from tests.report.conftest import make_evaluation
 
 REFUSALS = (InputError, OptionError, MissingExtra, OSError)
 CORPUS = Path(__file__).parent / "corpus"
@@ -49,6 +52,8 @@ class Target:
     file: str
     make: Callable[[Path], object]
     read: Callable[[Path], object]
+    beside: bool = False
+    """Whether making it leaves other files that are read with it."""
 
     @property
     def name(self) -> str:
@@ -118,7 +123,78 @@ def _manifest(path: Path) -> None:
 
 
 def _evaluation() -> Evaluation:
-    return confide.evaluate(_predictions("test"), metrics=["accuracy", "ece"], intervals=False)
+    """Every section of a report, and of each shape of row one."""
+    whole = make_evaluation(60, pictures=False)
+    rows = {(m.metric, m.stage, m.score, m.group is None): m for m in whole.measurements if m.model == "cross_entropy"}
+    return replace(
+        whole,
+        measurements=tuple(rows.values()),
+        curves=tuple({curve.kind: curve for curve in reversed(whole.curves)}.values()),
+        samples=whole.samples[:1],
+        operating_points=whole.operating_points[:1],
+        comparisons=whole.comparisons[:1],
+    )
+
+
+def _shown(evaluation: Evaluation) -> None:
+    repr(evaluation)
+    render_report(evaluation)
+    json.dumps(formats.plain(evaluation.to_dict()))
+
+
+def _save_calibrator(word: str, path: Path) -> None:
+    calibrators.fit(word, _predictions(), **_beside(word, fitted=_features())).save(path)
+
+
+def _use_calibrator(path: Path) -> None:
+    calibrator = calibrators.load(path)
+    calibrator(_predictions("test"), **_beside(calibrator.word))
+
+
+def _beside(word: str, **fitted: Any) -> dict[str, Any]:
+    """The features that a calibrator looks at, if it does."""
+    looks = word in CALIBRATORS and CALIBRATORS.get(word).spec.wants != "nothing"
+    return {"features": _features(), **fitted} if looks else {}
+
+
+def _save_trust(word: str, options: dict[str, Any], path: Path) -> None:
+    trust.fit(word, _predictions(), _features(), **options).save(path)
+
+
+def _use_trust(path: Path) -> None:
+    trust.load(path)(_predictions("test"), _features())
+
+
+def _save_sets(options: dict[str, Any], path: Path) -> None:
+    sets.fit("lac", _predictions(), 0.6, **options).save(path)
+
+
+def _use_sets(fitted: sets.PredictionSets) -> None:
+    fitted(_predictions("test"))
+
+
+def _save_point(options: dict[str, Any], path: Path) -> None:
+    operating_point(_predictions(), **options).save(path)
+
+
+def _use_point(point: OperatingPoint) -> None:
+    confide.apply_operating_point(point, _predictions("test"))
+    json.dumps(formats.plain(point.to_dict()))
+
+
+def _watch(path: Path) -> None:
+    long = Predictions(_predictions().logits.repeat(3, 1), _predictions().labels.repeat(3), split="val")
+    watch = monitor.Monitor(long, risk=0.5, file=path, point=operating_point(long, coverage=0.8))
+    week = _predictions("test").replace(ids=np.arange(100, 100 + N))
+    watch.update(week, "week")
+    watch.labels(week.ids[:5], week.labels[:5])
+
+
+def _read_watch(path: Path) -> None:
+    """What is written to a watch is added to it: the file is read from a copy of its own."""
+    watch = monitor.Monitor(file=path)
+    watch.batches, watch.alarms  # noqa: B018
+    monitor.write_page(watch, path.with_suffix(".html"))
 
 
 def _used(load: Callable[[Path], Any], apply: Callable[[Any], object]) -> Callable[[Path], object]:
@@ -136,38 +212,47 @@ TARGETS = (
     Target("data.npz", lambda p: np.savez(p, **_arrays()), lambda p: data.load_dataset(str(p))),
     *(Target(f"data.{e}", _table, lambda p: data.load_dataset(str(p))) for e in ("csv", "parquet")),
     Target("data.jsonl", _json_lines, lambda p: data.load_dataset(str(p))),
-    Target("pictures/train/cat/x.png", _pictures, _read_pictures),
-    Target("pictures/train/cat/x.jpg", _pictures, _read_pictures),
-    *(
-        Target(
-            f"{word}.{ending}",
-            lambda p, word=word: calibrators.fit(word, _predictions()).save(p),
-            _used(calibrators.load, lambda calibrator: calibrator(_predictions("test"))),
-        )
-        for word, ending in (
-            ("temperature", "json"),
-            ("matrix", "safetensors"),
-            ("histogram", "json"),
-            ("spline", "json"),
-        )
-    ),
+    Target("pictures/train/cat/x.png", _pictures, _read_pictures, beside=True),
+    Target("pictures/train/cat/x.jpg", _pictures, _read_pictures, beside=True),
+    *(Target(f"calibrator_{m.word}.json", partial(_save_calibrator, m.word), _use_calibrator) for m in CALIBRATORS),
+    Target("calibrator_matrix.safetensors", partial(_save_calibrator, "matrix"), _use_calibrator),
     Target(
         "rmd.safetensors",
         lambda p: difficulty.fit("rmd", _features()).save(p),
         _used(difficulty.load, lambda fitted: fitted.score(_features())),
     ),
-    Target(
-        "trust.json",
-        lambda p: trust.fit("mcp", _predictions()).save(p),
-        _used(trust.load, lambda fitted: fitted(_predictions("test"))),
+    *(
+        Target(f"trust_{word}.json", partial(_save_trust, word, options), _use_trust, beside=True)
+        for word, options in (
+            ("mcp", {}),
+            ("knn", {}),
+            ("combined", {"oracle": "none"}),
+            ("steep_slope", {"epochs": 1}),
+        )
     ),
-    Target("sets.json", lambda p: sets.fit("lac", _predictions()).save(p), sets.load),
-    Target(
-        "operating_point.json",
-        lambda p: operating_point(_predictions(), coverage=0.8).save(p),
-        OperatingPoint.load,
+    *(
+        Target(
+            f"sets_{name}.json",
+            partial(_save_sets, options),
+            _used(sets.load, lambda fitted: fitted(_predictions("test"))),
+        )
+        for name, options in (("all", {}), ("class", {"by": "class"}), ("column", {"by": "site"}))
     ),
-    Target("evaluation.json", lambda p: _evaluation().save(p), Evaluation.load),
+    *(
+        Target(f"operating_point_{name}.json", partial(_save_point, options), _used(OperatingPoint.load, _use_point))
+        for name, options in (
+            ("coverage", {"coverage": 0.8}),
+            ("class", {"coverage": 0.8, "per_class": True}),
+            ("risks", {"risk": {"error": 0.6, "fpr[cat]": 0.9}}),
+        )
+    ),
+    Target(
+        "decisions.json",
+        lambda p: decisions.decide(_predictions("test"), [1, 5, 2], capacity=3).rule.save(p),
+        _used(decisions.load, lambda rule: rule(_predictions("test"))),
+    ),
+    Target("watch.jsonl", _watch, _read_watch),
+    Target("evaluation.json", lambda p: _evaluation().save(p), _used(Evaluation.load, _shown)),
     Target("config.yaml", _config, load_config),
     Target("run/manifest.json", _manifest, lambda p: read_manifest(p.parent)),
     Target("data.json", lambda p: formats.write_json(p, {"name": "a", "class_names": ["b"]}), DataNote.load),
@@ -189,7 +274,7 @@ def tried(target: Target, content: bytes, folder: Path) -> bool:
     """Read a file with this content: whether it was read; a crash is raised."""
     path = folder / target.file
     path.parent.mkdir(parents=True, exist_ok=True)
-    if target.file.startswith("pictures"):
+    if target.beside and not path.exists():
         target.make(path)
     path.write_bytes(content)
     try:
@@ -235,7 +320,7 @@ VALUES: tuple[Any, ...] = (
 def mutations(target: Target, seed: int) -> Iterator[bytes]:
     """Endless damaged files."""
     draws, whole = random.Random(f"{target.name} {seed}"), seed_of(target)
-    by_value = _mutated_json if target.file.endswith("json") else None
+    by_value = _mutated_json if target.file.endswith(".json") else None
     by_value = _mutated_yaml if target.file.endswith("yaml") else by_value
     by_value = _mutated_columns if target.file in COLUMN_FILES else by_value
     while True:
@@ -281,6 +366,45 @@ def _mutated_value(value: Any, draws: random.Random) -> Any:
             return value[:place] + value[place + 1 :]
         return [*value[:place], _mutated_value(value[place], draws), *value[place + 1 :]]
     return draws.choice(VALUES)
+
+
+ODD: tuple[Any, ...] = (None, True, -1, 0.5, 1e308, 10**400, "x", "", [], [1], {}, {"a": 1})
+LEFT_OUT = object()
+
+
+def changes_by_hand(target: Target, most: int | None = None) -> Iterator[bytes]:
+    """The file with each of its fields left out, or replaced by something else; of a list, its first part.
+
+    Args:
+        most: only so many of them, always the same.
+    """
+    lines = seed_of(target).splitlines(keepends=True) if target.file.endswith("l") else [seed_of(target)]
+    records = [json.loads(line) for line in lines]
+    changes = [
+        (k, *change) for k, record in enumerate(records) for change in product(_places(record), (*ODD, LEFT_OUT))
+    ]
+    if most is not None:
+        changes = random.Random(0).sample(changes, min(most, len(changes)))
+    for k, place, value in changes:
+        new = json.dumps(_with(records[k], place, value)).encode() + b"\n"
+        yield b"".join((*lines[:k], new, *lines[k + 1 :]))
+
+
+def _places(value: Any) -> Iterator[tuple[Any, ...]]:
+    for key in list(value)[:40] if isinstance(value, dict) else [0] if isinstance(value, list) and value else []:
+        yield (key,)
+        yield from ((key, *inner) for inner in _places(value[key]))
+
+
+def _with(value: Any, place: tuple[Any, ...], new: Any) -> Any:
+    """A copy with another value at that place."""
+    copy = dict(value) if isinstance(value, dict) else list(value)
+    key, *inner = place
+    if not inner and new is LEFT_OUT:
+        del copy[key]
+    else:
+        copy[key] = _with(copy[key], tuple(inner), new) if inner else new
+    return copy
 
 
 def _mutated_json(whole: bytes, draws: random.Random, _: str) -> bytes:

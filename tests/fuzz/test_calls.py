@@ -13,8 +13,7 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 import confide
 from confide import calibrators, difficulty, losses, metrics, sets, trust
@@ -22,9 +21,7 @@ from confide.checks import InputError, MissingExtra, OptionError
 from confide.cli.main import VERBS, main
 from confide.predictions import Predictions
 from confide.records import Features
-from tests.hostile.conftest import app as app
-from tests.hostile.conftest import ask_all
-from tests.hostile.conftest import whole_run as whole_run
+from tests.hostile.conftest import app as app, ask_all, whole_run as whole_run
 
 REFUSALS = (InputError, OptionError, MissingExtra)
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "60"))

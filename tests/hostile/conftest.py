@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from confide.explorer import open_layout
-from tests.explorer.conftest import make_run, save_notes
-from tests.explorer.conftest import serve as serve
+from tests.explorer.conftest import make_run, save_notes, serve as serve
 
 SMALL = {"train": 16, "val": 12, "test": 12}
 

@@ -6,8 +6,7 @@ import naive
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from confide import Predictions, metrics
 from confide.metrics import METRICS

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from confide import losses
-from confide.simplex import gpu
-from confide.simplex import statistics as simplex
+from confide.simplex import gpu, statistics as simplex
 
 CASES = ((torch.float32, 24, 10, 1e-4), (torch.float32, 7, 3, 1e-4), (torch.bfloat16, 16, 37, 2e-2))
 """Type, rows, classes, and how far the gradient may be off."""

@@ -15,8 +15,7 @@ from confide.difficulty.training_logs import Recorder
 from confide.models import preparation
 from confide.models.device import Device
 from confide.records import Dataset
-from confide.training import Settings, ensemble, fit, fit_members, predict, predict_members
-from confide.training import ensemble as stacked
+from confide.training import Settings, ensemble, ensemble as stacked, fit, fit_members, predict, predict_members
 from confide.training.trackers import tracker_for_members
 
 QUICK: dict[str, Any] = {"epochs": 2, "batch_size": 48, "model_options": {"width": 4, "hidden": 8}, "device": "cpu"}

@@ -6,18 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from confide.report.sections.coverage import coverage_section
-from confide.report.sections.decisions import decisions_section
-from confide.report.sections.difficulty import difficulty_section
-from confide.report.sections.models import models_section
-from confide.report.sections.provenance import provenance_section
-from confide.report.sections.reliability import reliability_section
-from confide.report.sections.sets import sets_section
-from confide.report.sections.shift import shift_section
-from confide.report.sections.slices import slices_section
-from confide.report.sections.training import training_section
-from confide.report.sections.trust import trust_section
-from confide.report.view import EvaluationView
+from confide.report.sections.coverage import coverage_section as coverage_section
+from confide.report.sections.decisions import decisions_section as decisions_section
+from confide.report.sections.difficulty import difficulty_section as difficulty_section
+from confide.report.sections.models import models_section as models_section
+from confide.report.sections.provenance import provenance_section as provenance_section
+from confide.report.sections.reliability import reliability_section as reliability_section
+from confide.report.sections.sets import sets_section as sets_section
+from confide.report.sections.shift import shift_section as shift_section
+from confide.report.sections.slices import slices_section as slices_section
+from confide.report.sections.training import training_section as training_section
+from confide.report.sections.trust import trust_section as trust_section
+from confide.report.view import EvaluationView as EvaluationView
 
 
 @dataclass(frozen=True)

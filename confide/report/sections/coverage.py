@@ -10,8 +10,17 @@ from typing import Any
 
 from markupsafe import Markup
 
-from confide.report.draw import PHONE, Canvas, Empty, Figure, Scale, percent_tick, table, ticks
-from confide.report.draw import coordinate as number_text
+from confide.report.draw import (
+    PHONE,
+    Canvas,
+    Empty,
+    Figure,
+    Scale,
+    coordinate as number_text,
+    percent_tick,
+    table,
+    ticks,
+)
 from confide.report.view import EvaluationView
 from confide.report.words import code, count, fixed, percent, share_words, shorten, shown
 from confide.results import OWN_CONFIDENCE, Curve, ModelPoint

@@ -1,0 +1,105 @@
+"""Pixels and boxes: which rows they make, what counts as one draw, maps, files."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import confide
+from confide import dense
+from confide.checks import InputError
+from confide.cli.main import main
+
+
+def images(n=12, seed=0, classes=3, side=8):
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(0, 2, (n, classes, side, side)) + 3 * rng.normal(0, 1, (n, classes, 1, 1))
+    labels = rng.integers(0, classes, (n, side, side))
+    labels[:, 0, 0] = 255
+    return logits, labels
+
+
+def test_every_pixel_that_counts_is_a_row_of_its_image():
+    logits, labels = images()
+    p = dense.pixels(logits, labels, ids=[f"i{k}" for k in range(12)])
+    assert (len(p), p.unit, p.num_classes) == (12 * 63, "image", 3)
+    row = 63 + 8  # image 1; place 0 is ignored, so this is place 9
+    assert (p.columns["image"][row], p.columns["place"][row]) == ("i1", 9)
+    assert p.logits[row].tolist() == pytest.approx(logits[1, :, 1, 1].tolist())
+    assert int(p.labels[row]) == labels[1, 1, 1]
+    confidence, wrong = dense.maps(p, "i1", (8, 8))
+    assert np.isnan(confidence[0, 0])
+    expected = logits[1].argmax(axis=0) != labels[1]
+    assert np.array_equal(wrong.ravel()[1:] == 1, expected.ravel()[1:])
+
+
+def test_images_of_different_sizes_are_read_one_by_one_and_some_pixels_are_kept():
+    drawn = [(torch.randn(2, side, 5), torch.zeros(side, 5, dtype=torch.long)) for side in (3, 7)]
+    p = dense.pixels((one for one, _ in drawn), (one for _, one in drawn), most=10)
+    assert np.bincount(p.columns["image"]).tolist() == [10, 10]
+    again = dense.pixels([one for one, _ in drawn], [one for _, one in drawn], most=10)
+    assert again.columns["place"].tolist() == p.columns["place"].tolist()
+    with pytest.raises(InputError, match="labels of image 0 must be 3 x 5"):
+        dense.pixels([drawn[0][0]], [drawn[1][1]])
+    with pytest.raises(InputError, match="not ignored, got none"):
+        dense.pixels([drawn[0][0]], [drawn[0][1] + 255])
+
+
+def test_bands_are_distances_to_the_nearest_change_of_label():
+    labels = np.zeros((1, 1, 6), dtype=int)
+    labels[0, 0, 5] = 1
+    p = dense.pixels(np.full((1, 2, 1, 6), 3.0), labels, boundary=(1, 3))
+    bands = ["3 px and more", "3 px and more", "1 to 3 px", "1 to 3 px", "0 to 1 px", "0 to 1 px"]
+    assert p.columns["boundary"].tolist() == bands
+    assert np.isinf(dense.boundary_distance(np.zeros((2, 2)))).all()
+    assert np.isinf(dense.boundary_distance([[0, 255, 1]])).all()  # what is ignored makes no boundary
+
+
+def test_intervals_and_folds_count_images():
+    p = dense.pixels(*images())
+    by_image, by_pixel = confide.metrics.nll(p), confide.metrics.nll(p.replace(unit=None))
+    assert by_image.high - by_image.low > 1.5 * (by_pixel.high - by_pixel.low)
+    losses = p.facts.nll.numpy()
+    means = np.array([losses[p.columns["image"] == k].mean() for k in range(12)])  # images of one size
+    assert (by_image.high - by_image.value) == pytest.approx(2.201 * means.std(ddof=1) / np.sqrt(12), rel=1e-3)
+    assert confide.evaluate(p, ["nll"], intervals=False).about.unit == "pixels"
+    with pytest.raises(InputError, match="756 of 12 units"):
+        confide.sets.fit("lac", p)
+
+
+def test_a_box_is_right_if_it_takes_a_true_box_that_no_surer_one_has():
+    found = [[[0, 0, 40, 40], [0, 0, 40, 38], [100, 100, 200, 200]], [[0, 0, 5, 5]]]
+    truth = [[[0, 0, 40, 40], [100, 100, 200, 210]], np.zeros((0, 4))]
+    p = dense.boxes(found, [[0.7, 0.9, 0.6], [0.2]], [[1, 1, 0], [0]], truth, [[1, 0], []], class_names=["a", "b"])
+    assert p.facts.correct.tolist() == [False, True, True, False]
+    assert p.columns["size"].tolist() == ["medium", "medium", "large", "small"]
+    assert p.columns["box_class"].tolist() == ["b", "b", "a", "a"]
+    assert p.columns["overlap"].tolist() == pytest.approx([0.0, 38 / 40, 100 / 110, 0.0])
+    other = dense.boxes(found[:1], [[0.7, 0.9, 0.6]], [[0, 0, 0]], truth[:1], [[1, 0]])
+    assert other.facts.correct.tolist() == [False, False, True]  # another class is no match
+
+
+def test_the_command_reads_images_and_boxes(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    logits, labels = images(6)
+    np.savez("images.npz", logits=logits, labels=labels)
+    (tmp_path / "each").mkdir()
+    for k in range(6):
+        np.savez(f"each/{k}.npz", logits=logits[k], labels=labels[k])
+    assert main(["dense", "images.npz", "--boundary", "1", "--out", "a.parquet"]) == 0
+    assert main(["dense", "each", "--boundary", "1", "--out", "b.parquet"]) == 0
+    one, other = (confide.Predictions.load(name) for name in ("a.parquet", "b.parquet"))
+    assert torch.equal(one.logits, other.logits)
+    assert one.unit == "image"
+    assert main(["evaluate", "images.npz"]) == 1
+    assert "confide dense" in capsys.readouterr().err
+    assert main(["evaluate", "a.parquet", "--metrics", "accuracy", "--by", "boundary", "--out", "e"]) == 0
+    assert "378 pixels" in capsys.readouterr().out
+    box = {"image_id": 1, "category_id": 5, "bbox": [0, 0, 10, 10]}
+    (tmp_path / "d.json").write_text(json.dumps([{**box, "score": 0.9}]))
+    (tmp_path / "t.json").write_text(json.dumps({"annotations": [box], "categories": [{"id": 5, "name": "cup"}]}))
+    assert main(["dense", "d.json", "--truth", "t.json", "--out", "c.parquet"]) == 0
+    assert confide.Predictions.load("c.parquet").columns["box_class"].tolist() == ["cup"]
+    assert main(["dense", "t.json", "--truth", "t.json", "--out", "c.parquet"]) == 1
+    assert "layout of COCO" in capsys.readouterr().err
