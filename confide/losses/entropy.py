@@ -83,7 +83,7 @@ SMALLEST_DOUBT = 1e-12
 
 @stateful_loss(
     "adaptive_difficulty",
-    paper="Confide, docs/findings.md, after Cui et al., 2023, and Ghosh et al., 2022",
+    paper="Confide, benchmarks/results/findings.md, after Cui et al., 2023, and Ghosh et al., 2022",
     corners=({"num_groups": 1}, {"start": 0.3}, {"start": 0.05, "base": "adafocal"}, {"rate": 0.0}),
     ranges={
         "num_groups": (1, 1e4),
@@ -110,7 +110,7 @@ class AdaptiveDifficulty(LossModule):
         num_groups: how many groups of difficulty there are.
         rate: the share of the gap that a step takes away; an update sees the step before only in part, so below 1.
         start: the doubt of every group before the first update.
-        most: the largest doubt. Default: 0.3 cost likelihood on CIFAR-10 (docs/findings.md).
+        most: the largest doubt. Default: 0.3 cost likelihood on CIFAR-10 (benchmarks/results/findings.md).
         noise: how many standard errors a group's own deviation must exceed to count; 0 takes every gap as it is.
         base: what is regularised: `cross_entropy`, or `adafocal`, which adapts to the same validation predictions.
         update_every: the loop calls `update` after every so many batches; 0: once at the end of an epoch.

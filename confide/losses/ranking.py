@@ -148,7 +148,7 @@ class SelectiveAU(LossModule):
         accumulate: keep the histogram over the batches of an epoch (training mode); `end_epoch` clears it.
         batch_size: n of the bounds [1/(n+1), n/(n+1)] that G is clamped to. Default: the actual batch.
         detach_weight: no gradient through b_i. With it, every sample lowers its loss by being less sure than the
-            others, and a network that starts from nothing ends at equal probabilities (docs/findings.md).
+            others, and a network that starts from nothing ends at equal probabilities (benchmarks/results/findings.md).
 
     Example:
         >>> confide.losses.selective_au([[2.0, 0.0], [0.0, 1.0]], [0, 0])
