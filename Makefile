@@ -58,5 +58,5 @@ evidence: $(STAMP)
 	$(BIN)/python -m benchmarks.evidence $(ARCHIVES)
 
 readme: $(STAMP)
-	$(BIN)/python tools/write_method_table.py README.md docs/metrics.md
-	$(BIN)/python -m benchmarks.headline README.md
+	$(BIN)/python tools/write_method_table.py docs/methods.md docs/metrics.md
+	$(BIN)/python -m benchmarks.headline
