@@ -9,7 +9,18 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from confide.cli.shared import NOT_KEPT, WEIGHTS, interval, number, p_value, print_json, refuse_flags, text_table
+from confide.cli.shared import (
+    NOT_KEPT,
+    PRIOR,
+    WEIGHTS,
+    interval,
+    number,
+    p_value,
+    print_json,
+    prior_of,
+    refuse_flags,
+    text_table,
+)
 
 if TYPE_CHECKING:
     from confide.results import Evaluation, Expectation, Measurement
@@ -38,6 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--score", nargs="+", help="what ranks the samples: msp entropy margin max_logit ...")
     add("--scores", metavar="FILE", help="difficulty of the samples, joined by id")
     add("--weights", metavar="COLUMN", help=WEIGHTS)
+    add("--prior", nargs="+", metavar="SHARE", help=PRIOR)
     add("--no-intervals", action="store_true", help="values only: no bootstrap, no calibration test")
     add("--out", metavar="DIR", help="where to write (default: FILE's name + -evaluation)")
     add("--title", help="title of the report")
@@ -102,6 +114,7 @@ def run(args: argparse.Namespace) -> int:
         scores=Scores.load(args.scores) if args.scores else None,
         score=args.score,
         weights=args.weights,
+        prior=prior_of(args.prior),
         seed=args.seed,
         title=args.title or name,
         about=About(commands=(args.command,)),
