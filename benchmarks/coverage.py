@@ -209,9 +209,7 @@ def measured(job: Job) -> tuple[Job, list[dict[str, Any]]]:
     return job, rows
 
 
-def study(
-    sets: int, resampled: int, workers: int, minutes: float, known: dict[str, Any], only: str
-) -> dict[str, Any]:
+def study(sets: int, resampled: int, workers: int, minutes: float, known: dict[str, Any], only: str) -> dict[str, Any]:
     """The shares of intervals that hold the truth, by cell and metric; of fewer sets where the time is up."""
     every, began = cells(), time.time()
     chosen = [k for k, cell in enumerate(every) if re.search(only, key_of(cell))]

@@ -1035,7 +1035,7 @@ class Predictions:
 
         Example:
             >>> predictions = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0]], [0, 0, 1])
-            >>> predictions.weighted_by_class([0.9, 0.1]).class_shares().tolist()
+            >>> predictions.weighted_by_class([0.9, 0.1]).class_shares().round(6).tolist()
             [0.9, 0.1]
         """
         if prior is None:

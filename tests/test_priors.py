@@ -69,7 +69,7 @@ def test_metrics_of_samples_drawn_by_class_are_those_of_the_population():
 @pytest.mark.parametrize("prior", [[0.5, 0.5], [1.0, 0.0, 0.0], {"0": 1.0}, {"0": 1, "1": 1, "cat": 1}, [1, 1, np.nan]])
 def test_shares_that_are_none_get_one_line(prior):
     predictions = Predictions(torch.eye(3), [0, 1, 2])
-    with pytest.raises(InputError, match="^prior must "):
+    with pytest.raises(InputError, match=r"^prior must "):
         confide.evaluate(predictions, prior=prior)
     with pytest.raises(InputError, match="class 2 has none"):
         predictions.take([0, 1]).weighted_by_class([1, 1, 1])
