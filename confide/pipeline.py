@@ -185,7 +185,7 @@ def score_groups(kind: str, fitted: difficulty.FittedDifficulty, rows: Mapping[s
     """Difficulty of train and val by which a loss groups its samples.
 
     A difficulty that knows the label puts misread samples into the hard group, which then looks too sure even where
-    the network is calibrated; docs/findings.md tells what came of either.
+    the network is calibrated; benchmarks/results/findings.md tells what came of either.
 
     Args:
         kind: `groups` for the difficulty to the likeliest class, `label_groups` for that to the label's.

@@ -300,10 +300,10 @@ class LinearClassifier:
 def fit_linear_classifier(rows: Tensor, labels: Tensor, num_classes: int, penalty: float) -> LinearClassifier:
     """Mean cross-entropy + penalty |W|^2 / 2 on standardised rows, by L-BFGS; the result takes rows as they come."""
     mean, deviation = rows.mean(dim=0), rows.std(dim=0, correction=0)
-    deviation = torch.where(deviation > 1e-6, deviation, torch.ones(()))
+    deviation = torch.where(deviation > 1e-6, deviation, 1.0)
     standard = (rows - mean) / deviation
-    weight = torch.zeros(rows.shape[1], num_classes, requires_grad=True)
-    bias = torch.zeros(num_classes, requires_grad=True)
+    weight = torch.zeros(rows.shape[1], num_classes, device=rows.device, requires_grad=True)
+    bias = torch.zeros(num_classes, device=rows.device, requires_grad=True)
     optimiser = torch.optim.LBFGS([weight, bias], max_iter=200, history_size=10, line_search_fn="strong_wolfe")
 
     def closure() -> Tensor:
