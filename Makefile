@@ -8,7 +8,7 @@ DEMO_OPTIONS ?=
 # Threads that wait do not spin: two workers of pytest share the cores.
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: demo test test-all faults fuzz mutate test-gpu lint wheel readme evidence clean
+.PHONY: demo test test-all faults fuzz mutate test-gpu lint wheel docs readme evidence clean
 
 demo: $(STAMP)
 	$(BIN)/python -m confide demo --out $(DEMO) $(DEMO_OPTIONS)
@@ -60,3 +60,8 @@ evidence: $(STAMP)
 readme: $(STAMP)
 	$(BIN)/python tools/write_method_table.py docs/methods.md docs/metrics.md
 	$(BIN)/python -m benchmarks.headline
+
+# The site in build/site: static, searchable, nothing fetched from elsewhere. Its packages live in a folder of their own.
+docs: $(STAMP)
+	test -x build/docs-venv/bin/mkdocs || { $(BIN)/python -m venv --system-site-packages build/docs-venv && build/docs-venv/bin/python -m pip install --quiet -e '.[docs]'; }
+	build/docs-venv/bin/python tools/site.py build/site
