@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -43,43 +43,50 @@ MEASURED = {
     "shift": ("shift_cifar10.md", "shift_speed.md"),
 }
 """Family -> pages of results, relative to benchmarks/results."""
+ROWS = {
+    ("calibrators", "second_opinion"): ("gaussian", "gaussian, classes kept", "logistic", "knn"),
+    ("calibrators", "travelling"): ("batch", "sample"),
+}
+"""Methods whose rows are called otherwise: one for each of their options."""
 MOST_TABLES = 4
 
 
 @dataclass(frozen=True)
-class ResultRow:
-    """Rows of one table that are about a method, and where they stand."""
+class ResultTable:
+    """A table of a page of results, or some of its rows, under the heading that it has there."""
 
     page: str
+    heading: str
     head: str
     rule: str
     rows: tuple[str, ...]
 
 
-def tables_of(text: str) -> Iterator[tuple[str, str, list[str]]]:
-    """(head, rule, rows) of every table of a page."""
+def tables_of(page: str) -> Iterator[ResultTable]:
+    """Every table of a page of results."""
     block: list[str] = []
-    for line in [*text.splitlines(), ""]:
+    heading = ""
+    for line in [*(RESULTS / page).read_text(encoding="utf-8").splitlines(), ""]:
         if line.startswith("|"):
             block.append(line)
         elif block:
             if len(block) > 2 and re.fullmatch(r"[|\s:-]+", block[1]):
-                yield block[0], block[1], block[2:]
+                yield ResultTable(page, heading, block[0], block[1], tuple(block[2:]))
             block = []
+        if line.startswith("#"):
+            heading = line.lstrip("# ")
 
 
-def measured(family: str, word: str) -> list[ResultRow]:
+def measured(family: str, word: str) -> list[ResultTable]:
     """What the results say of a method."""
-    found = []
+    names = "|".join(map(re.escape, ROWS.get((family, word), (word,))))
+    about = re.compile(rf"\|\s*`?(?:{names})`?\s*\|")
+    several = []
     for page in MEASURED.get(family, ()):
-        path = RESULTS / page
-        if not path.exists():
-            continue
-        for head, rule, rows in tables_of(path.read_text(encoding="utf-8")):
-            own = [row for row in rows if re.match(rf"\|\s*`?{re.escape(word)}`?(?:\s*\(\d+\))?\s*\|", row)]
-            if own:
-                found.append(ResultRow(page, head, rule, tuple(own)))
-    return found[:MOST_TABLES]
+        for table in tables_of(page):
+            if rows := tuple(row for row in table.rows if about.match(row)):
+                several.append(replace(table, rows=rows))
+    return several[:MOST_TABLES]
 
 
 # A page for every method, from its registry.
@@ -103,8 +110,8 @@ def parts_of(doc: str) -> tuple[str, str, dict[str, str]]:
 
 def arguments_of(section: str) -> dict[str, str]:
     """Argument -> what it means."""
-    found = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", section, re.M)
-    return {name: re.sub(r"\s+", " ", text) for name, text in found}
+    pairs = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", section, re.M)
+    return {name: re.sub(r"\s+", " ", text) for name, text in pairs}
 
 
 def example_of(section: str) -> str:
@@ -117,7 +124,7 @@ def method_page(family: str, method: Method[Any]) -> str:
     first, text, sections = parts_of(inspect.getdoc(method.function) or method.summary)
     name, _, formula = first.rstrip(".").partition(", ")
     lines = [f"# {method.word}", "", f"*{family}* · {name.strip()}.", ""]
-    lines += [f"$$ {formula} $$".replace("$$ ", "```text\n").replace(" $$", "\n```"), ""] if formula else []
+    lines += ["```text", formula, "```", ""] if formula else []
     lines += [f"**Paper.** {method.paper}", ""] if method.paper else []
     if text:
         lines += ["**When, and how it differs.** " + re.sub(r"\n(?=\S)", " ", text), ""]
@@ -129,15 +136,16 @@ def method_page(family: str, method: Method[Any]) -> str:
             meaning = known.get(option, "").replace("|", "\\|")
             lines.append(f"| `{option}` | `{default!r}` | {limits_of(method, option)} | {meaning} |")
         lines.append("")
-    if method.needs:
-        lines += [f"With every call it needs {', '.join(f'`{need}`' for need in method.needs)}.", ""]
+    if family == "losses" and method.needs:
+        lines += [f"With every batch it needs {', '.join(f'`{need}`' for need in method.needs)}.", ""]
     lines += ["## Measured", ""]
     results = measured(family, method.word)
     if not results:
         lines += ["Not measured.", ""]
     for result in results:
         source = f"../../benchmarks/results/{result.page}"
-        lines += [result.head, result.rule, *result.rows, "", f"From [{result.page}]({source}), where the setting is.", ""]
+        lines += [f"**{result.heading}**, from [{result.page}]({source}), where the setting is:", ""]
+        lines += [result.head, result.rule, *result.rows, ""]
     if "Example" in sections:
         lines += ["## Example", "", example_of(sections["Example"]), ""]
     return "\n".join(lines)
@@ -223,13 +231,24 @@ def signature_of(thing: Any) -> str:
 # The tree of pages.
 
 GUIDES = (
-    *("start", "which_method", "metrics", "calibration", "decisions", "sets", "trust", "difficulty", "losses", "training"),
+    *(
+        "start",
+        "which_method",
+        "metrics",
+        "calibration",
+        "decisions",
+        "sets",
+        "trust",
+        "difficulty",
+        "losses",
+        "training",
+    ),
     *("shift", "monitor", "answers", "multilabel", "dense", "data", "report", "explorer", "scale"),
 )
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
 
-def with_known_links(text: str, page: Path) -> str:
+def with_known_links(text: str) -> str:
     """A link to a file of the repository that is no page becomes its words."""
 
     def kept(link: re.Match[str]) -> str:
@@ -248,7 +267,7 @@ def gather(source: Path, *, run: bool = True) -> dict[str, Any]:
     for page in pages:
         target = source / page.relative_to(ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(with_known_links(page.read_text(encoding="utf-8"), page), encoding="utf-8")
+        target.write_text(with_known_links(page.read_text(encoding="utf-8")), encoding="utf-8")
     shutil.copytree(ROOT / "docs" / "images", source / "docs" / "images")
     for picture in RESULTS.rglob("*.png"):
         shutil.copy(picture, source / picture.relative_to(ROOT))
@@ -323,12 +342,18 @@ def settings_of(source: Path, methods: list[Any], tutorials: list[Any], referenc
             "palette": colours,
             "features": ["navigation.tabs", "navigation.indexes", "content.code.copy", "search.suggest"],
         },
-        "plugins": ["search"],
+        "plugins": ["search", "offline"],
         "markdown_extensions": ["tables", "admonition", "pymdownx.highlight", "pymdownx.superfences"],
         "validation": {"links": {"not_found": "warn", "anchors": "info", "unrecognized_links": "info"}},
         "nav": [
-            {"Start": ["README.md", "docs/start.md"]},
-            {"Guides": guides[1:]},
+            {
+                "Start": [
+                    {"Confide": "README.md"},
+                    {"Five minutes": "docs/start.md"},
+                    {"Which method": "docs/which_method.md"},
+                ]
+            },
+            {"Guides": guides[2:]},
             {"Tutorials": tutorials},
             {"Methods": methods},
             {"Results": results},
@@ -347,8 +372,7 @@ def main() -> None:
     settings = gather(source)
     config = source.with_name("mkdocs.yml")
     config.write_text(yaml.safe_dump({**settings, "site_dir": str(target)}, sort_keys=False), encoding="utf-8")
-    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    subprocess.run([sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-f", str(config)], check=True, env=environment)
+    subprocess.run([sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-f", str(config)], check=True)
     print(f"{sum(1 for _ in target.rglob('*.html'))} pages: {target / 'index.html'}")
 
 
