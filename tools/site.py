@@ -1,9 +1,10 @@
 """The site: what is in docs/, a page for every method, the tutorials with what they print, results, and a reference.
 
 python tools/site.py build/site            # needs the extra `docs`; `make docs` does it
+python tools/site.py build/site --quick    # without running the tutorials
 
 Everything is gathered into a folder beside the target, with the links of the repository, and handed to mkdocs, which
-stops at the first link that leads nowhere. Numbers come from benchmarks/results; a method without any is "not measured".
+stops at a link that leads nowhere. Numbers come from benchmarks/results; a method without any is "not measured".
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ def parts_of(doc: str) -> tuple[str, str, dict[str, str]]:
     """First line, the text before the sections, and the sections of a docstring."""
     first, _, rest = doc.partition("\n")
     pieces = re.split(r"^(Args|Returns|Raises|Example|Attributes):\s*$", rest, flags=re.M)
-    return first, pieces[0].strip(), {name: body for name, body in zip(pieces[1::2], pieces[2::2], strict=True)}
+    return first, pieces[0].strip(), dict(zip(pieces[1::2], pieces[2::2], strict=True))
 
 
 def arguments_of(section: str) -> dict[str, str]:
@@ -231,19 +232,8 @@ def signature_of(thing: Any) -> str:
 # The tree of pages.
 
 GUIDES = (
-    *(
-        "start",
-        "which_method",
-        "metrics",
-        "calibration",
-        "decisions",
-        "sets",
-        "trust",
-        "difficulty",
-        "losses",
-        "training",
-    ),
-    *("shift", "monitor", "answers", "multilabel", "dense", "data", "report", "explorer", "scale"),
+    *("metrics", "calibration", "decisions", "sets", "trust", "difficulty", "losses", "training", "shift"),
+    *("monitor", "answers", "multilabel", "dense", "data", "report", "explorer", "scale"),
 )
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
@@ -323,6 +313,7 @@ def references_of(source: Path) -> list[Any]:
 def settings_of(source: Path, methods: list[Any], tutorials: list[Any], reference: list[Any]) -> dict[str, Any]:
     """The settings of mkdocs: nothing is fetched from elsewhere."""
     guides = [f"docs/{name}.md" for name in GUIDES if (source / "docs" / f"{name}.md").exists()]
+    start = [{"Confide": "README.md"}, {"Five minutes": "docs/start.md"}, {"Which method": "docs/which_method.md"}]
     results = ["docs/findings.md", "benchmarks/results/papers/verdicts.md", "benchmarks/results/papers/main.md"]
     results += ["benchmarks/results/resplits/resplits.md", "benchmarks/results/losses_cpu.md", "docs/errata.md"]
     about = ["docs/architecture.md", "docs/bench.md", "CONTRIBUTING.md", "ROADMAP.md", "CHANGELOG.md", "SECURITY.md"]
@@ -342,18 +333,13 @@ def settings_of(source: Path, methods: list[Any], tutorials: list[Any], referenc
             "palette": colours,
             "features": ["navigation.tabs", "navigation.indexes", "content.code.copy", "search.suggest"],
         },
-        "plugins": ["search", "offline"],
+        "plugins": ["material/search"],
+        "use_directory_urls": False,
         "markdown_extensions": ["tables", "admonition", "pymdownx.highlight", "pymdownx.superfences"],
         "validation": {"links": {"not_found": "warn", "anchors": "info", "unrecognized_links": "info"}},
         "nav": [
-            {
-                "Start": [
-                    {"Confide": "README.md"},
-                    {"Five minutes": "docs/start.md"},
-                    {"Which method": "docs/which_method.md"},
-                ]
-            },
-            {"Guides": guides[2:]},
+            {"Start": start},
+            {"Guides": guides},
             {"Tutorials": tutorials},
             {"Methods": methods},
             {"Results": results},
@@ -369,11 +355,15 @@ def main() -> None:
     source = target.with_name(target.name + "-source")
     shutil.rmtree(source, ignore_errors=True)
     source.mkdir(parents=True)
-    settings = gather(source)
+    settings = gather(source, run="--quick" not in sys.argv)
     config = source.with_name("mkdocs.yml")
     config.write_text(yaml.safe_dump({**settings, "site_dir": str(target)}, sort_keys=False), encoding="utf-8")
-    subprocess.run([sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-f", str(config)], check=True)
-    print(f"{sum(1 for _ in target.rglob('*.html'))} pages: {target / 'index.html'}")
+    quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}  # an advertisement, not a warning of this build
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-f", str(config)]
+    subprocess.run(command, check=True, env=quiet)
+    print(
+        f"{sum(1 for _ in target.rglob('*.html'))} pages: {target / 'index.html'}; to search, serve it: python -m http.server -d {target}"
+    )
 
 
 if __name__ == "__main__":
