@@ -23,7 +23,7 @@ from confide.predictions import IMAGE, Predictions
 from confide.random import generator
 from confide.types import Floats
 
-__all__ = ["boundary_distance", "boxes", "from_coco", "maps", "pixels", "read_images"]
+__all__ = ["boundary_distance", "boxes", "from_coco", "image_predictions", "maps", "pixels", "read_images"]
 
 PLACE, BOUNDARY = "place", "boundary"
 """Columns of pixels: where each lies in its image, row by row; and the band of its distance to a boundary."""
@@ -211,6 +211,38 @@ def read_images(path: str | Path) -> tuple[Iterator[NDArray[Any]], Iterator[NDAr
             yield from table[name] if whole else [table[name]]
 
     return arrays(kinds[0]), arrays("labels"), kinds[0]
+
+
+def image_predictions(
+    logits: Any = None, labels: Any = None, ids: Any = None, split: str | None = None, **options: Any
+) -> Iterator[Predictions]:
+    """The pixels of one image after the other, for what counts a stream in memory that does not grow with it.
+
+    Args:
+        logits: an iterable of `c h w`, as for `pixels`.
+        labels: an iterable of `h w`.
+        ids: n, of the images.
+        split: `train`, `val` or `test`.
+        options: probs, ignore_index, boundary, most, seed, class_names, as for `pixels`.
+
+    Returns:
+        A record an image; images in which no pixel counts are left out.
+
+    Example:
+        >>> import torch
+        >>> images = (torch.randn(3, 4, 4) for _ in range(2)), (torch.zeros(4, 4, dtype=int) for _ in range(2))
+        >>> sketch = confide.evaluation.sketch_of(confide.dense.image_predictions(*images))
+        >>> sketch.rows, len(sketch.units)
+        (32, 2)
+    """
+    kind = "logits" if options.get("probs") is None else "probs"
+    outputs, ignored = (logits if kind == "logits" else options.pop("probs")), options.get("ignore_index", 255)
+    for number, (image, truth) in enumerate(_pairs(outputs, labels)):
+        if truth is not None and bool((as_tensor(truth, "labels") == ignored).all()):
+            continue
+        name = str(ids[number]) if ids is not None else str(number)
+        own: dict[str, Any] = {kind: [image], "labels": None if truth is None else [truth]}
+        yield pixels(**own, ids=[name], split=split, **options)
 
 
 def _pairs(outputs: Any, labels: Any) -> Iterator[tuple[Any, Any]]:

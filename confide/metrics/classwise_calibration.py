@@ -35,9 +35,9 @@ CLASSES = ("all", "present", "to_largest")
 
 def counted_classes(predictions: Predictions, classes: str) -> NDArray[np.bool_]:
     """Which classes count: all, those among the labels, or those up to the largest label."""
-    counts = np.bincount(predictions.labels.cpu().numpy(), minlength=predictions.num_classes)
     if classes == "all":
-        return np.ones(len(counts), dtype=np.bool_)
+        return np.ones(predictions.num_classes, dtype=np.bool_)
+    counts = np.bincount(predictions.labels.cpu().numpy(), minlength=predictions.num_classes)
     last = int(np.flatnonzero(counts)[-1])
     return np.asarray(counts > 0 if classes == "present" else np.arange(len(counts)) <= last)
 
@@ -406,10 +406,10 @@ def classwise_ece(
     check_choice(closed, ("right", "left"), "closed")
     check_range(bins, "bins", 1)
     predictions, counted = view.predictions, counted_classes(view.predictions, classes)
-    weights, size = predictions.relative_weights, len(predictions) * int(counted.sum())
     if binning == "width":
         table = predictions.class_table(bins, closed)
-        return float(np.abs(table.confidence - table.hits)[counted].sum() / size)
+        return float(np.abs(table.confidence - table.hits)[counted].sum() / table.count[counted].sum())
+    weights, size = predictions.relative_weights, len(predictions) * int(counted.sum())
     predictions.need_logits("class-wise calibration")
     probs, labels = predictions.probabilities(), predictions.labels
     total = 0.0
