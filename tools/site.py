@@ -361,9 +361,8 @@ def main() -> None:
     quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}  # an advertisement, not a warning of this build
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-f", str(config)]
     subprocess.run(command, check=True, env=quiet)
-    print(
-        f"{sum(1 for _ in target.rglob('*.html'))} pages: {target / 'index.html'}; to search, serve it: python -m http.server -d {target}"
-    )
+    print(f"{sum(1 for _ in target.rglob('*.html'))} pages: {target / 'index.html'}")
+    print(f"search works where it is served: python -m http.server -d {target}")
 
 
 if __name__ == "__main__":
