@@ -85,7 +85,8 @@ def run(args: argparse.Namespace) -> int:
         return 0
     check_not_shifted(args)
     if args.sketch:
-        refuse_flags(args, ("by", "score", "scores", "unit", "weights", "prior"), "--sketch counts all samples by confidence")
+        alone = ("by", "score", "scores", "unit", "weights", "prior")
+        refuse_flags(args, alone, "--sketch counts all samples by confidence")
         return finish(args, sketched(args), [])
     refuse_flags(args, ("engine", "workers"), "without --sketch a folder is read by this process")
     from confide.evaluation.evaluate import OWN_GROUPS, available_words, evaluate
