@@ -2,13 +2,14 @@
 
 A temperature fitted on clean samples is far too sure under corruption. `travelling` is fitted on clean and shifted
 validation samples together and looks at what is known without labels. Per batch: the batch's accuracy is estimated by
-a ridge regression on seven of its statistics, and the temperature is the one whose mean confidence equals it. Per
+a ridge regression on a few of its statistics, and the temperature is the one whose mean confidence equals it. Per
 sample: the log of the temperature is linear in difficulty, distance to the training data and energy.
 """
 
 from __future__ import annotations
 
 import math
+from itertools import combinations
 
 import numpy as np
 import torch
@@ -21,11 +22,14 @@ from confide.calibrators.evidence import Evidence
 from confide.calibrators.second_opinion import fit_gaussian, gaussian_difficulty, gaussian_posterior, part_of
 from confide.calibrators.temperature_scaling import best_scale, bound_notes
 from confide.checks import InputError
+from confide.random import other_shares
 from confide.registry import Interval
 from confide.types import Floats, Labels, Logits, PerSample
 
 CLEAN_WEIGHT = 8.0
 RIDGE = 0.3
+CLEAN_DRAWS = 20
+"""Draws of the clean samples with other shares of the classes."""
 SMALLEST_BATCH = 200
 """Below so many samples the statistics of a batch say more about chance than about the batch."""
 LARGEST_FACTOR = 50.0
@@ -46,14 +50,14 @@ def sample_signals(values: Values, logits: Logits, features: Tensor) -> dict[str
         "difficulty": gaussian_difficulty(gaussian, features),
         "distance": to_class.clamp_min(1e-12).log(),
         "energy": torch.logsumexp(logits / values["temperature"], dim=1) - logits.mean(dim=1) / values["temperature"],
-        "agree": (logits.argmax(dim=1) == posterior.argmax(dim=1)).double(),
-        "opinion": torch.softmax(posterior * values["opinion_scale"], dim=1).amax(dim=1),
+        "named": logits.argmax(dim=1),
     }
 
 
 def batch_statistics(values: Values, signals: dict[str, PerSample]) -> Tensor:
-    """One, the log odds of mean confidence and of the share above the threshold, mean difficulty and distance in
-    standard units, and the log odds of agreement with the opinion and of its mean confidence.
+    """One, the log odds of mean confidence and of the share above the threshold, and the fall of confidence times that
+    of the entropy of the named classes: a shifted network names few classes, less surely; other shares of the classes
+    alone leave it as sure as before. Then mean difficulty and distance in standard units.
     """
     n = len(signals["confidence"])
 
@@ -61,9 +65,21 @@ def batch_statistics(values: Values, signals: dict[str, PerSample]) -> Tensor:
         return torch.logit(share.clamp(0.5 / n, 1 - 0.5 / n))
 
     above = (signals["confidence"] > values["threshold"]).double().mean()
+    sureness = odds(signals["confidence"].mean())
+    fall = values["clean"] - torch.stack([sureness, class_entropy(signals["named"])])
     constant, difficulty, distance, _ = in_units(values, signals).mean(dim=0)
-    parts = [constant, odds(signals["confidence"].mean()), odds(above), difficulty, distance]
-    return torch.stack([*parts, odds(signals["agree"].mean()), odds(signals["opinion"].mean())])
+    return torch.stack([constant, sureness, odds(above), fall.prod(), difficulty, distance])
+
+
+ALWAYS = 4
+"""Statistics of a batch that are always used; those after them only where they help on shifts left out."""
+
+
+def class_entropy(classes: Tensor) -> Tensor:
+    """Of the shares of the classes."""
+    shares = torch.bincount(classes).double() / len(classes)
+    entropy: Tensor = torch.special.entr(shares).sum()
+    return entropy
 
 
 UNITS = ("difficulty", "distance", "energy")
@@ -111,7 +127,7 @@ def apply_travelling(values: Values, logits: Logits, evidence: Evidence) -> Logi
     choices={"mode": MODES},
     keeps_argmax=True,
     yields="logits",
-    parameters=(8, 0, 0),
+    parameters=(5, 0, 0),
     transform=apply_travelling,
     wants="features",
     whole=True,
@@ -161,16 +177,16 @@ def travelling(
     rows = logits.double()
     gaussian = fit_gaussian(evidence.need_reference, 0)
     optimum = best_scale(logits[clean], labels[clean])
-    opinion = best_scale(gaussian_posterior(gaussian, features[clean]), labels[clean])
     values: dict[str, Tensor] = {f"gaussian.{name}": part for name, part in gaussian.items()}
     values["temperature"] = torch.tensor(optimum.temperature, dtype=torch.float64)
-    values["opinion_scale"] = torch.tensor(opinion.scale, dtype=torch.float64)
     signals = sample_signals(values, rows, features)
     known = [signals[name][clean] for name in UNITS]
     values["units"] = torch.stack([torch.stack([s.mean(), s.std(correction=0).clamp_min(1e-9)]) for s in known])
     right = (rows.argmax(dim=1) == labels).double()
     # As many clean samples lie above it as are right.
     values["threshold"] = torch.quantile(signals["confidence"][clean], 1 - right[clean].mean())
+    sureness = torch.logit(signals["confidence"][clean].mean())
+    values["clean"] = torch.stack([sureness, class_entropy(signals["named"][clean])])
     names = np.unique(shifts)
     notes = list(bound_notes(optimum))
     if len(names) < 3:
@@ -179,7 +195,7 @@ def travelling(
         values["sample"] = _sample_weights(values, rows, labels, signals, shifts)
     else:
         values["smallest"] = torch.tensor(int(smallest))
-        values["batch"] = _batch_weights(values, signals, right, shifts)
+        values["batch"] = _batch_weights(values, signals, labels, right, shifts)
     return FittedValues(values, tuple(notes))
 
 
@@ -190,24 +206,56 @@ def _weights(shifts: Names) -> Floats:
     return np.asarray(share[place] / share[place].sum())
 
 
-def _batch_weights(values: Values, signals: dict[str, PerSample], right: PerSample, shifts: Names) -> Tensor:
-    """Ridge regression of the log odds of a batch's accuracy on its statistics, drawn towards its mean confidence."""
-    names = np.unique(shifts)
-    table, targets, weights = [], [], []
-    for name in names:
-        rows = torch.from_numpy(np.flatnonzero(shifts == name))
-        part = {key: signal[rows] for key, signal in signals.items()}
-        table.append(batch_statistics(values, part))
-        targets.append(torch.logit((right[rows].sum() + 0.5) / (len(rows) + 1)))
-        weights.append(CLEAN_WEIGHT if name == "" else 1.0)
-    columns, weight = torch.stack(table), torch.tensor(weights, dtype=torch.float64)[:, None]
+def _batch_weights(
+    values: Values, signals: dict[str, PerSample], labels: Labels, right: PerSample, shifts: Names
+) -> Tensor:
+    """Ridge regression of the log odds of a batch's accuracy on its statistics, drawn towards its mean confidence.
+
+    Every batch is also drawn with other shares of the classes, the clean one several times: that is not hardness.
+    Difficulty and distance leave their range under some shifts and lead astray: each is used where the error on shifts
+    left out is smaller with it.
+    """
+    table, targets, weights, kinds = [], [], [], []
+
+    def add(kind: str, rows: NDArray[np.int64], weight: float) -> None:
+        at = torch.from_numpy(rows)
+        table.append(batch_statistics(values, {key: signal[at] for key, signal in signals.items()}))
+        targets.append(torch.logit((right[at].sum() + 0.5) / (len(at) + 1)))
+        weights.append(weight)
+        kinds.append(kind)
+
+    for number, name in enumerate(np.unique(shifts)):
+        rows = np.flatnonzero(shifts == name)
+        kind = str(name).rpartition("-")[0] or str(name)
+        add(kind, rows, CLEAN_WEIGHT if name == "" else 1.0)
+        for draw in range(CLEAN_DRAWS if name == "" else 1):
+            add(kind, rows[other_shares(labels[torch.from_numpy(rows)].numpy(), draw, counter=number)], 1.0)
+    columns, target, weight = torch.stack(table), torch.stack(targets), torch.tensor(weights, dtype=torch.float64)
     # Without evidence the accuracy is the mean confidence: its weight is drawn towards 1, all others to 0.
     start = torch.zeros(columns.shape[1], dtype=torch.float64)
     start[1] = 1.0
-    left = torch.stack(targets) - columns @ start
-    ridge = RIDGE * torch.eye(columns.shape[1], dtype=torch.float64)
-    moved: Tensor = torch.linalg.solve(columns.T @ (weight * columns) + ridge, columns.T @ (weight[:, 0] * left))
-    return start + moved
+
+    def solve(used: Tensor, rows: Tensor) -> Tensor:
+        some = columns[rows][:, used]
+        moved = torch.linalg.solve(
+            some.T @ (weight[rows, None] * some) + RIDGE * torch.eye(len(used), dtype=torch.float64),
+            some.T @ (weight[rows] * (target[rows] - columns[rows] @ start)),
+        )
+        return start.index_add(0, used, moved)
+
+    def error_left_out(used: Tensor) -> float:
+        errors = []
+        for kind in sorted({*kinds} - {""}):
+            left_out = torch.tensor([own == kind for own in kinds])
+            fitted = solve(used, (~left_out).nonzero()[:, 0])
+            errors.append((columns[left_out] @ fitted - target[left_out]).square())
+        return float(torch.cat(errors).mean()) if errors else 0.0
+
+    optional = range(ALWAYS, columns.shape[1])
+    sets = [
+        torch.tensor([*range(ALWAYS), *some]) for k in range(len(optional) + 1) for some in combinations(optional, k)
+    ]
+    return solve(min(sets, key=error_left_out), torch.arange(len(columns)))
 
 
 def _sample_weights(

@@ -19,7 +19,7 @@ from scipy.special import entr, expit, gammaincc, kolmogorov, logit
 from confide.checks import InputError, check_range, check_record
 from confide.numerics.logistic import fit_logistic
 from confide.predictions import Predictions
-from confide.random import stream
+from confide.random import other_shares
 from confide.results import Z
 from confide.types import Floats
 
@@ -32,8 +32,8 @@ COLUMNS = ("difficulty", "distance")
 """Columns of predictions that may tell more than confidence: difficulty, and distance to the training data."""
 RIDGE, CLEAN_WEIGHT = 0.3, 8.0
 """Of the regression on shifted cells: the penalty of its weights, and how many cells the reference counts as."""
-LABEL_SHIFTS, CONCENTRATION = 20, 0.3
-"""Draws of the reference in other shares of the classes, and the Dirichlet parameter of the shares."""
+LABEL_SHIFTS = 20
+"""Draws of the reference in other shares of the classes."""
 
 
 @dataclass(frozen=True)
@@ -229,9 +229,9 @@ class WatchReference:
         kinds = [str(cell.columns["shift"][0]) if "shift" in cell.columns else f"{k}" for k, cell in enumerate(cells)]
         draws = [(kind, cell, np.arange(len(cell))) for kind, cell in zip(kinds, cells, strict=True)]
         if not self.pairs:
-            rng = np.random.default_rng(int(stream(0, "class shares of a watch")))
-            draws += [(kind, cell, _other_shares(cell, rng)) for kind, cell, _ in draws]
-            draws += [("class shares", predictions, _other_shares(predictions, rng)) for _ in range(LABEL_SHIFTS)]
+            again = [*((kind, cell) for kind, cell, _ in draws), *[("class shares", predictions)] * LABEL_SHIFTS]
+            for k, (kind, cell) in enumerate(again):
+                draws.append((kind, cell, other_shares(cell.labels.cpu().numpy(), 0, counter=k)))
         draws.append(("reference", predictions, np.arange(len(predictions))))
         statistics, rates = [], []
         for _, cell, rows in draws:
@@ -316,13 +316,6 @@ def _rate_logit(rate: float, n: int) -> float:
 
 def _entropy(counts: NDArray[Any]) -> float:
     return float(entr(counts / counts.sum()).sum())
-
-
-def _other_shares(cell: Predictions, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Rows of a cell, drawn with other shares of the classes."""
-    labels = cell.labels.cpu().numpy()
-    weights = rng.dirichlet(np.full(int(labels.max()) + 1, CONCENTRATION))[labels] + 1e-9
-    return np.asarray(rng.choice(len(labels), len(labels), p=weights / weights.sum()))
 
 
 def _standardised(name: str, values: Floats, quantiles: tuple[float, ...]) -> float:

@@ -76,12 +76,12 @@ def test_the_regression_on_shifted_cells_leads_and_covers_new_ones():
 
 
 def test_other_class_shares_are_not_taken_for_hardness():
-    """A network that is surer of some classes: cells of noise teach the regression, clean batches judge it."""
+    """Clean batches of all kinds of class shares, after lessons from cells in which one class swallows the others."""
     rng = np.random.default_rng(6)
 
     def batch(n: int, noise: float, shares: np.ndarray) -> confide.Predictions:
         labels = rng.choice(5, n, p=shares)
-        sharp = np.array([6.0, 4.0, 3.0, 2.0, 1.5])[labels] * (1 - noise)
+        sharp = np.array([4.4, 4.2, 4.0, 3.8, 3.6])[labels] * (1 - noise)
         logits = rng.normal(size=(n, 5)) + sharp[:, None] * np.eye(5)[labels]
         logits[:, 0] += 4 * noise  # a shifted network names one class
         return confide.Predictions(logits, labels)
@@ -95,7 +95,7 @@ def test_other_class_shares_are_not_taken_for_hardness():
         estimate = reference.estimates(WatchBatch.of(clean))[0]
         errors.append(abs(estimate.value - accuracy(clean)))
         inside += estimate.low <= accuracy(clean) <= estimate.high
-    assert np.mean(errors) < 0.05
+    assert np.mean(errors) < 0.03
     assert inside >= 17
     shifted = batch(1000, 0.55, even)
     assert abs(reference.estimates(WatchBatch.of(shifted))[0].value - accuracy(shifted)) < 0.08
@@ -103,11 +103,12 @@ def test_other_class_shares_are_not_taken_for_hardness():
 
 def test_cells_of_one_kind_of_shift_are_left_out_together():
     rng = np.random.default_rng(7)
-    cells = [drawn(rng, 300, noise=level) for level in np.linspace(0, 0.6, 12)]
-    alone = WatchReference.of(drawn(rng, 1000, noise=0.05), cells)
-    halves = [cell.with_column("shift", ["weak" if k < 6 else "strong"] * 300) for k, cell in enumerate(cells)]
-    together = WatchReference.of(drawn(rng, 1000, noise=0.05), halves)
-    assert together.by_cells.error > 1.3 * alone.by_cells.error
+    reference = drawn(rng, 1000, noise=0.05)
+    levels = np.linspace(0, 0.6, 12)
+    cells = [drawn(rng, 300, noise=level) for level in levels]
+    of_two_kinds = [cell.with_column("shift", ["weak" if k < 6 else "strong"] * 300) for k, cell in enumerate(cells)]
+    alone, together = (WatchReference.of(reference, some).by_cells for some in (cells, of_two_kinds))
+    assert together.error > 1.1 * alone.error  # strong noise is told from weak noise alone
 
 
 def test_drift_keeps_its_level_and_sees_a_change():
