@@ -109,6 +109,8 @@ def _silent_parts(node: ast.AST) -> list[ast.AST]:
     """Parts whose change no test should see, or that a switch cannot stand in: messages, annotations, patterns."""
     if isinstance(node, (ast.Raise, ast.JoinedStr, ast.pattern)):
         return [node]
+    if isinstance(node, ast.keyword) and node.arg == "strict":
+        return [node.value]  # of zip: what it guards against cannot happen
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
         args = node.args
         defaults = [*args.defaults, *filter(None, args.kw_defaults)]
