@@ -1,4 +1,4 @@
-"""Everything that is made from the cells of the grid, made again: tables, verdicts, shift, findings, the README's.
+"""Everything that is made from the cells of the grid, made again: tables, verdicts, shift, findings, the pages' own.
 
 python -m benchmarks.evidence                        # from benchmarks/results/lite
 python -m benchmarks.evidence results.tar more.tar   # unpack these archives into it first
@@ -13,13 +13,9 @@ from pathlib import Path
 
 from benchmarks import ROOT, headline
 from benchmarks.__main__ import main as bench
-from benchmarks.findings import recipe, write
-from benchmarks.findings.cells import Cells, read_cells
+from benchmarks.findings import write
 from benchmarks.lib.results import unpack
 from benchmarks.papers.shift_page import write_page
-from confide import files
-
-START, END = "<!-- recipe: made by make evidence -->", "<!-- /recipe -->"
 
 
 def main() -> int:
@@ -34,24 +30,11 @@ def main() -> int:
     tables = args.into / "benchmarks" / "results" / "papers"
     status = bench(["tables", "--out", str(args.cells), "--tables", str(tables)])
     write_page(args.cells, args.into / "benchmarks" / "results")
-    write.renew(args.into / "docs" / "findings.md", args.cells, tables)
-    page = args.into / "README.md"
-    text = headline.renewed(page.read_text(encoding="utf-8"), tables / "main.parquet")
-    files.write_text(page, with_recipe(text, read_cells(args.cells), tables))
+    write.renew(args.into / "benchmarks" / "results" / "findings.md", args.cells, tables)
+    for page in headline.PAGES:
+        headline.renew(args.into / page)
     print(f"renewed in {time.monotonic() - began:.0f} s; look at the change with `git diff --stat`")
     return status
-
-
-def with_recipe(text: str, cells: Cells, tables: Path) -> str:
-    """The page with how the recipe's target stands, and what did not learn, between its markers."""
-    before, mark, rest = text.partition(START)
-    if not mark or END not in rest:
-        return text
-    sentences = [
-        f"{recipe.sentence(recipe.points(cells, recipe.together_of(tables)))} [Point by point](docs/findings.md)."
-    ]
-    sentences += [f"{line} ([why](docs/findings.md))." for line in recipe.not_learnt(cells)]
-    return f"{before}{START}\n" + "\n".join(sentences) + f"\n{END}{rest.partition(END)[2]}"
 
 
 if __name__ == "__main__":

@@ -1,99 +1,172 @@
-"""The headline table of the README, made from the files of the main table.
+"""The tables of README.md and docs/findings.md, made from files in benchmarks/results.
 
-python -m benchmarks.headline README.md
+python -m benchmarks.headline
 """
 
 from __future__ import annotations
 
 import math
-import sys
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from benchmarks import ROOT
+from benchmarks.findings.cells import markdown
 from benchmarks.lib import titles
-from benchmarks.lib.grid import METHODS, Method
+from benchmarks.resplits.judge import POST_HOC
 from confide import files
 
-SOURCE = ROOT / "benchmarks" / "results" / "papers" / "main.parquet"
-START, END = "<!-- headline: made by benchmarks/headline.py -->", "<!-- /headline -->"
-COLUMNS = (
-    "accuracy",
-    "ece_mass",
-    "ece_mass, calibrated",
-    "nll, calibrated",
-    "aurc, calibrated",
-    "p of all seeds together, calibrated",
+PAGES = ("README.md", "docs/findings.md")
+RESULTS = ROOT / "benchmarks" / "results"
+PLACE = re.compile(r"(<!-- made by benchmarks/headline\.py: (\w+) -->\n).*?(<!-- /made -->)", re.S)
+MOST_ROWS = 10
+Row = list[str]
+
+# The network is given: CIFAR-10 on re-splits.
+
+FREE = "nothing"
+FEATURES = "EfficientNet-Lite0 on every image"
+PRICES = {"temperature by difficulty": FEATURES, "dac": FEATURES, "procal": FEATURES}
+OPINION_ROWS = (
+    ("raw", "the network as trained", FREE),
+    ("temperature", "temperature scaling, `temperature`", FREE),
+    ("", "the best other calibrator, {name}", ""),
+    ("gaussian, classes kept", "**second opinion**, predicted classes kept", FEATURES),
+    ("gaussian", "**second opinion**, `gaussian`", FEATURES),
+    ("logistic", "**second opinion**, `logistic`", FEATURES),
 )
-"""Quantities of the main table."""
 
 
-def rows_of(table: dict[str, Any], dataset: str) -> dict[str, dict[str, tuple[float, float, int]]]:
-    """method -> quantity -> (mean, deviation, seeds), clean data only."""
-    rows: dict[str, dict[str, tuple[float, float, int]]] = {}
-    for k in range(len(table["mean"])):
-        if table["dataset"][k] == dataset and math.isnan(table["x"][k]):
-            numbers = (float(table["mean"][k]), float(table["deviation"][k]), int(table["seeds"][k]))
-            rows.setdefault(str(table["method"][k]), {})[str(table["quantity"][k])] = numbers
-    return rows
+def figures() -> list[dict[str, Any]]:
+    """Of cross-entropy with 16 epochs, one for each seed."""
+    known = files.read_json(RESULTS / "resplits" / "figures.json")
+    return [one for one in known if (one["epochs"], one["method"]) == (16, "cross_entropy")]
 
 
-def headline(path: Path = SOURCE) -> str:
-    """CIFAR-10, best NLL after calibration first."""
-    table, _ = files.read_table(path)
-    rows = {name: row for name, row in rows_of(table, "cifar10").items() if "nll, calibrated" in row}
-    if not rows:
-        raise SystemExit(f"{path} has no rows of CIFAR-10")
-    seeds = sorted({row["accuracy"][2] for row in rows.values()})
-    shown_seeds = " to ".join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))
-    hardware = str(table["hardware"][table["dataset"] == "cifar10"][0]).partition(";")[0]
+def mean(rows: list[dict[str, Any]], stage: str, word: str, place: str = "clean") -> float:
+    """Over the seeds; nan where it was not measured."""
+    values = [row[place][stage][word] for row in rows if word in row.get(place, {}).get(stage, {})]
+    return float(np.mean(values)) if len(values) == len(rows) else math.nan
+
+
+def number_text(value: float, digits: int, scale: float = 1.0) -> str:
+    return "not measured" if math.isnan(value) else f"{scale * value:.{digits}f}"
+
+
+def opinion() -> str:
+    """What a user would do instead, beside a second opinion, with the price."""
+    rows = figures()
+    rivals = [name for name in POST_HOC if name != "temperature" and not math.isnan(mean(rows, name, "nll"))]
+    best = min(rivals, key=lambda name: mean(rows, name, "nll"))
+    lines: list[Row] = []
+    for stage, title, price in OPINION_ROWS:
+        name = stage or best
+        cells = [number_text(mean(rows, name, *how[:1]), *how[1:]) for how in (("accuracy", 2, 100), ("nll", 3))]
+        cells += [number_text(mean(rows, name, "ece_mass"), 2, 100), number_text(mean(rows, name, "aurc"), 2, 1000)]
+        lines.append([title.format(name=f"`{best}`"), *cells, price or PRICES.get(name, FREE)])
+    return markdown(["", "accuracy %", "NLL", "ECE %", "AURC × 1000", "price a sample"], lines)
+
+
+def calibrators() -> str:
+    """The best by NLL of the methods that leave the network alone and ask no second opinion."""
+    rows = figures()
+    known = {name: mean(rows, name, "nll") for name in POST_HOC}
+    names = sorted((name for name in known if not math.isnan(known[name])), key=known.__getitem__)[:MOST_ROWS]
     lines = [
-        f"CIFAR-10, ResNet-18, mean ± standard deviation over {shown_seeds} seeds ({hardware}); best "
-        "NLL first; ECE mass is the expected calibration error in bins of equal mass, in percentage points; "
-        "calibrated is by temperature scaling on val, of the recipe `confide` by one for each fifth of difficulty."
-        f"{averaged(list(rows))} A calibration p of 0.001 is the least that the test can show. "
-        "Setting, intervals, tests: [the whole table](benchmarks/results/papers/main.md).",
-        "",
-        "| loss | " + " | ".join(map(titles.heading, COLUMNS)) + " |",
-        "|---|" + "---|" * len(COLUMNS),
+        [
+            name if " " in name else f"`{name}`",
+            *(number_text(mean(rows, name, *how[:1]), *how[1:]) for how in (("nll", 4), ("ece_mass", 2, 100))),
+            number_text(mean(rows, name, "aurc"), 2, 1000),
+        ]
+        for name in names
     ]
-    for name in sorted(rows, key=lambda name: rows[name]["nll, calibrated"][0]):
-        lines.append(f"| `{name}` | " + " | ".join(shown(rows[name], quantity) for quantity in COLUMNS) + " |")
-    return "\n".join(lines)
+    return markdown(["calibrator", "NLL", "ECE %", "AURC × 1000"], lines)
 
 
-def averaged(names: list[str]) -> str:
-    """Which rows average weights and mirror images, and so cost twice the predictions: none of the others may."""
-    several = [f"`{method.name}`" for method in METHODS if method.name in names and method.here and _mirrors(method)]
-    listed = " and ".join(filter(None, (", ".join(several[:-1]), *several[-1:])))
-    return (
-        f" {listed} average weights and mirror images (two predictions an image), no other row does." if several else ""
-    )
+def corrupted() -> str:
+    """The same networks under corruption, calibrators fitted on clean images."""
+    rows = figures()
+    names = ("raw", "temperature", "temperature by difficulty", "dac", "venn_abers", "gaussian", "logistic")
+    lines = []
+    for name in names:
+        cells = [number_text(mean(rows, name, word, "corrupted"), digits, scale) for word, digits, scale in SHIFTED]
+        lines.append([name if " " in name or name == "raw" else f"`{name}`", *cells])
+    return markdown(["stage", "NLL", "ECE %", "AURC × 1000"], lines)
 
 
-def _mirrors(method: Method) -> bool:
-    return bool(method.resolved().training.get("mirror"))
+SHIFTED = (("nll", 3, 1), ("ece_mass", 1, 100), ("aurc", 0, 1000))
 
 
-def shown(row: dict[str, tuple[float, float, int]], quantity: str) -> str:
+def travelling() -> str:
+    """Temperature of clean images -> `travelling`, on categories that it was not fitted on."""
+    rows = files.read_json(RESULTS / "resplits" / "travelling.json")
+    lines = []
+    for mode in ("batch", "sample"):
+        own = [row for row in rows if row["mode"] == mode]
+        cells = []
+        for word, scale, digits in (("ece_mass", 100, 1), ("nll", 1, 3), ("clean", 100, 2)):
+            before, after = scale * np.mean([row[word] for row in own], axis=0)
+            cells.append(f"{before:.{digits}f} → {after:.{digits}f}")
+        lines.append([f"`{mode}`", *cells])
+    return markdown(["mode", "ECE %, unseen corruptions", "NLL there", "ECE %, clean"], lines)
+
+
+def people() -> str:
+    """Rank correlation of difficulty with the disagreement of annotators."""
+    known = files.read_json(RESULTS / "people.json")["spearman"]
+    order = sorted(known, key=lambda name: -float(np.mean(known[name])))
+    lines = [[name, f"{np.mean(known[name]):.3f} ± {np.std(known[name], ddof=1):.3f}"] for name in order]
+    return markdown(["difficulty", "Spearman"], lines[:MOST_ROWS])
+
+
+# You may train again: losses on the official split.
+
+LOSS_COLUMNS = ("accuracy", "ece_mass", "nll, calibrated", "aurc, calibrated")
+
+
+def losses() -> str:
+    """CIFAR-10, the best by NLL after calibration."""
+    table, _ = files.read_table(RESULTS / "papers" / "main.parquet")
+    rows: dict[str, dict[str, tuple[float, float]]] = {}
+    for k in range(len(table["mean"])):
+        if table["dataset"][k] == "cifar10" and math.isnan(table["x"][k]):
+            own = rows.setdefault(str(table["method"][k]), {})
+            own[str(table["quantity"][k])] = (float(table["mean"][k]), float(table["deviation"][k]))
+    names = sorted((n for n in rows if "nll, calibrated" in rows[n]), key=lambda n: rows[n]["nll, calibrated"][0])
+    lines = [[f"`{name}`", *(shown(rows[name], column) for column in LOSS_COLUMNS)] for name in names[:MOST_ROWS]]
+    return markdown(["loss", *map(titles.heading, LOSS_COLUMNS)], lines)
+
+
+def shown(row: Mapping[str, tuple[float, float]], quantity: str) -> str:
     """A number with its spread."""
-    if quantity not in row:
-        return ""
-    mean, deviation, _ = row[quantity]
+    average, deviation = row[quantity]
     metric = titles.metric_of(quantity)
     digits = 3 if metric is None else metric.digits + titles.MORE_DIGITS
-    return f"{mean:.{digits}f}" + (f" ± {deviation:.{digits}f}" if math.isfinite(deviation) else "")
+    return f"{average:.{digits}f} ± {deviation:.{digits}f}"
 
 
-def renewed(text: str, path: Path = SOURCE) -> str:
-    """The text with what stands between the markers replaced; without markers or numbers it stays as it is."""
-    if START not in text or not path.exists():
-        return text
-    before, _, rest = text.partition(START)
-    _, _, after = rest.partition(END)
-    return f"{before}{START}\n{headline(path)}\n{END}{after}"
+TABLES: dict[str, Callable[[], str]] = {
+    "opinion": opinion,
+    "calibrators": calibrators,
+    "corrupted": corrupted,
+    "travelling": travelling,
+    "people": people,
+    "losses": losses,
+}
+
+
+def renewed(text: str) -> str:
+    """The page with every table made again."""
+    return PLACE.sub(lambda found: f"{found[1]}{TABLES[found[2]]()}\n{found[3]}", text)
+
+
+def renew(page: Path) -> None:
+    files.write_text(page, renewed(page.read_text(encoding="utf-8")))
 
 
 if __name__ == "__main__":
-    page = Path(sys.argv[1])
-    files.write_text(page, renewed(page.read_text(encoding="utf-8")))
+    for name in PAGES:
+        renew(ROOT / name)

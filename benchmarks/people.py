@@ -52,26 +52,26 @@ def scores_of(folder: Path, number: int) -> dict[str, Floats]:
         np.concatenate([part.ids for part in parts]),
         "view",
     )
-    found = {
+    scores = {
         "rmd, own class": seed.fitted.score(rows).values,
         "rmd, likeliest class": seed.fitted.score(rows, "predicted").values,
         "combined": difficulty.fit("combined", seed.rows["train"]).score(rows).values,
     }
     for name, title in (("knn", "kNN disagreement"), ("logistic", "entropy of logistic regression")):
-        found[title] = entropy(np.concatenate([seed.opinions[name][split].logits.numpy() for split in HELD]))
+        scores[title] = entropy(np.concatenate([seed.opinions[name][split].logits.numpy() for split in HELD]))
     networks = []
     for loss in (PLAIN, *OTHER_LOSSES):
         path = folder / f"cell-16-{loss}-{number}.npz"
         if path.exists():
             with np.load(path) as cell:
                 networks.append(np.concatenate([cell[split] for split in HELD]).astype(np.float64))
-    found["entropy of one network"] = entropy(networks[0])
-    found[f"confusion of {1 + len(OTHER_LOSSES)} networks"] = np.asarray(
+    scores["entropy of one network"] = entropy(networks[0])
+    scores[f"confusion of {1 + len(OTHER_LOSSES)} networks"] = np.asarray(
         entr(np.mean([softmax(logits, axis=1) for logits in networks], axis=0)).sum(axis=1)
     )
-    both = (found["combined"], found["entropy of one network"])
-    found["combined and one network, mean rank"] = np.mean([stats.rankdata(part) for part in both], axis=0)
-    return found
+    both = (scores["combined"], scores["entropy of one network"])
+    scores["combined and one network, mean rank"] = np.mean([stats.rankdata(part) for part in both], axis=0)
+    return scores
 
 
 def main() -> None:

@@ -82,8 +82,8 @@ class Row:
 def measured(cell: Cell, predictions: confide.Predictions, intervals: bool) -> dict[str, confide.Measurement]:
     """Metrics of all rows, and of multilabel predictions their macro averages."""
     rows = confide.evaluate(predictions, list(cell.metrics), intervals).measurements
-    kept = [m for m in rows if m.score in (None, "msp") and (m.group is None or "macro" in m.group)]
-    return {f"{m.metric}, {'macro' if m.group else 'all'}": m for m in kept}
+    shown = [m for m in rows if m.score in (None, "msp") and (m.group is None or "macro" in m.group)]
+    return {f"{m.metric}, {'macro' if m.group else 'all'}": m for m in shown}
 
 
 def cell_rows(cell: Cell, sets: int, seed: int) -> dict[str, Row]:
@@ -94,10 +94,10 @@ def cell_rows(cell: Cell, sets: int, seed: int) -> dict[str, Row]:
         alone = record.replace(unit=None)
         by_unit, by_row = measured(cell, record, True), measured(cell, alone, True)
         for name, row in rows.items():
-            for way, found in enumerate((by_unit, by_row)):
-                if name not in found:
+            for way, by_name in enumerate((by_unit, by_row)):
+                if name not in by_name:
                     continue
-                m = found[name]
+                m = by_name[name]
                 row.held[way] += m.low <= truth[name].value <= m.high
                 row.width[way] += m.high - m.low
             row.sets += 1

@@ -217,6 +217,23 @@ def check_ids(ids: Any, n: int, name: str = "ids") -> np.ndarray[Any, np.dtype[A
     return array
 
 
+def check_weights(weights: Any, n: int, name: str = "weights") -> np.ndarray[Any, np.dtype[np.float64]]:
+    """n finite numbers of 0 or more, not all of them 0."""
+    values = as_tensor(weights, name)
+    if values.shape != (n,):
+        raise InputError(f"{name} must be {n} numbers, one per sample, got shape {tuple(values.shape)}; give one each")
+    array: np.ndarray[Any, np.dtype[np.float64]] = values.double().cpu().numpy()
+    bad = np.flatnonzero(~(np.isfinite(array) & (array >= 0)))
+    if len(bad):
+        raise InputError(
+            f"{name} must be finite numbers of 0 or more, got {array[bad[0]]} at sample {bad[0]} of {n}; "
+            "drop that sample or give it a weight of 0"
+        )
+    if n and not array.any():
+        raise InputError(f"{name} must have one above 0, got {n} of 0; then no sample counts")
+    return array
+
+
 def check_choice(value: Any, choices: Iterable[Any], name: str) -> None:
     """An option must be one of the given words."""
     known = list(choices)

@@ -16,7 +16,7 @@ from torch import Tensor
 from confide.block_sizes import CACHED_FLOAT64, rows_in
 from confide.checks import InputError
 from confide.numerics.binning import width_bin_of, width_edges
-from confide.types import Floating
+from confide.types import Floating, Floats
 
 SMALLEST_PROBABILITY = 1e-12
 
@@ -111,7 +111,8 @@ class ClassTable:
     """Sums per class and equal-width bin of p_c: how many, their probabilities, how often the label was c.
 
     `squares` are sums of p_c^2, in the first bin of what they add up to over classes shared out by confidence; `truth`
-    are sums of p_c where the label was c.
+    are sums of p_c where the label was c. Weighted samples count by their weights in the first three, by the squares of
+    these in the others, where `hit_squares` are the hits.
     """
 
     count: NDArray[np.float64]
@@ -119,6 +120,12 @@ class ClassTable:
     hits: NDArray[np.float64]
     squares: NDArray[np.float64]
     truth: NDArray[np.float64]
+    hit_squares: NDArray[np.float64]
+
+    def scaled(self, factor: float) -> ClassTable:
+        """The table of samples that weigh so many times as much."""
+        first = (v * factor for v in (self.count, self.confidence, self.hits))
+        return ClassTable(*first, *(v * factor**2 for v in (self.squares, self.truth, self.hit_squares)))
 
     def __add__(self, other: ClassTable) -> ClassTable:
         return ClassTable(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
@@ -128,40 +135,47 @@ class ClassCounter:
     """Collects a `ClassTable` from blocks: column sums, and only the entries above the first bin.
 
     At most bins - 1 classes of a row can lie above the first bin, so the first bin is what remains of the column sums.
+    Blocks come in the order of the samples, whose `weights` count.
     """
 
-    def __init__(self, num_classes: int, bins: int, closed: str) -> None:
-        self.num_classes, self.bins, self.closed = num_classes, bins, closed
+    def __init__(self, num_classes: int, bins: int, closed: str, weights: Floats | None = None) -> None:
+        self.num_classes, self.bins, self.closed, self.weights = num_classes, bins, closed, weights
         self.first_edge = float(width_edges(bins)[1])
         self.count, self.confidence = np.zeros(num_classes * self.bins), np.zeros(num_classes * self.bins)
         self.hits, self.columns, self.rows = np.zeros(num_classes * self.bins), np.zeros(num_classes), 0
         self.squares, self.truth = np.zeros(num_classes * self.bins), np.zeros(num_classes * self.bins)
-        self.all_squares = 0.0
+        self.hit_squares, self.all_squares = np.zeros(num_classes * self.bins), 0.0
         self._columns: list[NDArray[np.int64]] = []
         self._probs: list[Floating] = []
+        self._weights: list[Floats] = []
         self._held = 0
 
     def add(
         self, weights: Floating, scale: Floating, top: Floating, prediction: NDArray[np.int64], mask: NDArray[np.bool_]
     ) -> None:
         """A block of unnormalised probabilities: p = weights / scale[:, None]; top is the largest p of each row."""
+        own = None if self.weights is None else self.weights[self.rows : self.rows + len(scale)]
         self.rows += len(scale)
-        self.columns += (1 / scale) @ weights
+        self.columns += ((1 if own is None else own) / scale) @ weights
         if self.bins == 1:
             return
         # Where the rest of a row is less than the first edge, only its largest probability lies above it.
         sure = top > 1 - 0.999 * self.first_edge
         if 2 * np.count_nonzero(sure) > len(sure):
-            self._keep(prediction[sure], top[sure])
+            self._keep(prediction[sure], top[sure], None if own is None else own[sure])
             weights, scale, mask = weights[~sure], scale[~sure], mask[: len(sure) - np.count_nonzero(sure)]
+            own = None if own is None else own[~sure]
         first = (scale * weights.dtype.type(self.first_edge))[:, None]
         cells = np.flatnonzero(np.greater_equal(weights, first, out=mask))
         row = cells // self.num_classes
-        self._keep(cells - row * self.num_classes, weights.reshape(-1)[cells] / scale[row])
+        above = weights.reshape(-1)[cells] / scale[row]
+        self._keep(cells - row * self.num_classes, above, None if own is None else own[row])
 
-    def _keep(self, columns: NDArray[np.int64], probs: Floating) -> None:
+    def _keep(self, columns: NDArray[np.int64], probs: Floating, weights: Floats | None) -> None:
         self._columns.append(columns)
         self._probs.append(probs)
+        if weights is not None:
+            self._weights.append(weights)
         self._held += len(probs)
         if self._held > 1 << 19:
             self._flush()
@@ -169,32 +183,43 @@ class ClassCounter:
     def add_truth(self, p_true: Floating, labels: NDArray[np.int64], brier: Floating) -> None:
         """The probabilities of the labels, for how often each class came true in each of its bins; and Brier scores."""
         cell = labels * self.bins + width_bin_of(p_true, self.bins, self.closed)
-        self.hits += np.bincount(cell, minlength=len(self.hits))
-        self.truth += np.bincount(cell, p_true, minlength=len(self.hits))
-        # Brier is sum p^2 - 2 p_true + 1.
-        self.all_squares += float(brier.sum(dtype=np.float64) + 2 * p_true.sum(dtype=np.float64)) - len(brier)
+        size, own = len(self.hits), self.weights
+        self.hits += np.bincount(cell, own, minlength=size)
+        if own is None:
+            self.hit_squares = self.hits
+            self.truth += np.bincount(cell, p_true, minlength=size)
+            # Brier is sum p^2 - 2 p_true + 1.
+            self.all_squares += float(brier.sum(dtype=np.float64) + 2 * p_true.sum(dtype=np.float64)) - len(brier)
+            return
+        self.hit_squares += np.bincount(cell, own**2, minlength=size)
+        self.truth += np.bincount(cell, own**2 * p_true, minlength=size)
+        self.all_squares += float(own**2 @ (brier + 2 * p_true - 1))
 
     def _flush(self) -> None:
         if not self._probs:
             return
         probs = np.concatenate(self._probs)
         cell = np.concatenate(self._columns) * self.bins + width_bin_of(probs, self.bins, self.closed)
-        self.count += np.bincount(cell, minlength=len(self.count))
-        self.confidence += np.bincount(cell, probs, minlength=len(self.count))
-        self.squares += np.bincount(cell, np.square(probs), minlength=len(self.count))
-        self._columns, self._probs, self._held = [], [], 0
+        own = np.concatenate(self._weights) if self._weights else None
+        self.count += np.bincount(cell, own, minlength=len(self.count))
+        weighted = probs if own is None else probs * own
+        self.confidence += np.bincount(cell, weighted, minlength=len(self.count))
+        self.squares += np.bincount(cell, np.square(weighted), minlength=len(self.count))
+        self._columns, self._probs, self._weights, self._held = [], [], [], 0
 
     def table(self) -> ClassTable:
         """The table so far."""
         self._flush()
         shape = (self.num_classes, self.bins)
         count, confidence = self.count.reshape(shape).copy(), self.confidence.reshape(shape).copy()
-        count[:, 0] = self.rows - count[:, 1:].sum(axis=1)
+        total = self.rows if self.weights is None else float(self.weights.sum())
+        count[:, 0] = total - count[:, 1:].sum(axis=1)
         confidence[:, 0] = self.columns - confidence[:, 1:].sum(axis=1)
         squares = self.squares.reshape(shape).copy()
         below = max(self.all_squares - float(squares[:, 1:].sum()), 0.0)
         squares[:, 0] = below * confidence[:, 0] / max(float(confidence[:, 0].sum()), 1e-300)
-        return ClassTable(count, confidence, self.hits.reshape(shape).copy(), squares, self.truth.reshape(shape).copy())
+        hits, truth, hit_squares = (v.reshape(shape).copy() for v in (self.hits, self.truth, self.hit_squares))
+        return ClassTable(count, confidence, hits, squares, truth, hit_squares)
 
 
 _FACT_NAMES = ("confidence", "entropy", "margin", "p_true", "nll", "brier", "max_logit", "energy", "doubt")

@@ -25,6 +25,7 @@ from confide.checks import (
     check_labels,
     check_logits,
     check_probs,
+    check_weights,
     did_you_mean,
 )
 from confide.facts import SMALLEST_PROBABILITY, ClassCounter, ClassTable, Facts, facts_of
@@ -34,6 +35,7 @@ from confide.files.columns import (
     CORRECT_COLUMNS,
     ROLE_COLUMNS,
     SCORE_COLUMNS,
+    WEIGHT_COLUMNS,
     ColumnRoles,
     are_words,
     class_indices_of,
@@ -43,7 +45,7 @@ from confide.files.columns import (
 )
 from confide.files.frames import as_frame, column_array, frame_columns
 from confide.records import Features, Ids, default_ids, rows_of
-from confide.types import Labels, Logits, PerSample, Probs
+from confide.types import Floats, Indices, Labels, Logits, PerSample, Probs
 
 # What a model gave for n samples: one small type for each thing that can be known.
 
@@ -346,6 +348,8 @@ class Predictions:
         trust: n values, high = safe.
         columns: further values of every sample by name.
         class_names: of the c classes, in their order.
+        weights: how much each sample counts, n numbers of 0 or more; only their ratios matter. Metrics, calibrators and
+            promises made from the record use them.
         unit: the column that says which samples were drawn as one, such as the question of several answers: intervals,
             tests and folds then count these.
 
@@ -363,6 +367,7 @@ class Predictions:
     trust: PerSample | None
     columns: Mapping[str, NDArray[Any]]
     class_names: tuple[str, ...] | None
+    weights: Floats | None
     unit: str | None
     _labels: Labels | None
     _derived: dict[Hashable, Any] = field(repr=False)
@@ -379,6 +384,7 @@ class Predictions:
         trust: Any = None,
         columns: Mapping[str, Any] | None = None,
         class_names: Sequence[str] | None = None,
+        weights: Any = None,
         unit: str | None = None,
     ) -> None:
         if (logits is None) == (outputs is None):
@@ -406,6 +412,7 @@ class Predictions:
         put(self, "trust", None if trust is None else as_tensor(trust, "trust"))
         put(self, "columns", arrays)
         put(self, "class_names", None if class_names is None else tuple(class_names))
+        put(self, "weights", None if weights is None else check_weights(weights, n))
         put(self, "unit", unit)
         put(self, "_labels", labels)
         put(self, "_derived", {})
@@ -423,7 +430,7 @@ class Predictions:
             labels: n class indices, where known.
             ids: of the samples.
             split: `train`, `val` or `test`.
-            record: trust, columns, class_names, unit.
+            record: trust, columns, class_names, weights, unit.
 
         Returns:
             A record that remembers it came from probabilities.
@@ -457,7 +464,7 @@ class Predictions:
             labels: n class indices, where known.
             ids: of the samples.
             split: `train`, `val` or `test`.
-            record: trust, columns, class_names, unit.
+            record: trust, columns, class_names, weights, unit.
 
         Returns:
             A record that remembers it came from probabilities.
@@ -480,7 +487,7 @@ class Predictions:
             labels: 0 or 1, where known.
             ids: of the samples.
             split: `train`, `val` or `test`.
-            record: trust, columns, class_names, unit.
+            record: trust, columns, class_names, weights, unit.
 
         Returns:
             A record with the logits [0, z] of two classes.
@@ -513,7 +520,7 @@ class Predictions:
             num_classes: width of the outputs that were streamed.
             table: class-wise sums in 15 equal-width bins, closed on the right.
             from_probabilities: whether the shards held probabilities.
-            record: ids, split, trust, columns, class_names, unit.
+            record: ids, split, trust, columns, class_names, weights, unit.
 
         Returns:
             A record that metrics of the facts can measure.
@@ -537,7 +544,7 @@ class Predictions:
             confidence: their probabilities, in [0, 1].
             ids: of the samples.
             split: `train`, `val` or `test`.
-            record: trust, columns, class_names, unit.
+            record: trust, columns, class_names, weights, unit.
 
         Returns:
             A record without class probabilities: calibrators refuse it, rankings and ECE do not.
@@ -575,6 +582,7 @@ class Predictions:
         confidence: str | None = None,
         correct: str | None = None,
         id: str | None = None,
+        weight: str | None = None,
         split: str | None = None,
         class_names: Sequence[str] | None = None,
     ) -> Predictions:
@@ -591,6 +599,7 @@ class Predictions:
             confidence: the column of the confidence.
             correct: the column that says whether an answer was right, with `confidence`.
             id: the column of the ids.
+            weight: the column that says how much each sample counts.
             split: `train`, `val` or `test`.
             class_names: of the classes; by default the names of the columns of probabilities or logits.
 
@@ -608,7 +617,7 @@ class Predictions:
         """
         columns = frame_columns(frame)
         outputs = {"probs": probs, "logits": logits}
-        one_each = {"prediction": prediction, "confidence": confidence, "correct": correct, "id": id}
+        one_each = {"prediction": prediction, "confidence": confidence, "correct": correct, "id": id, "weight": weight}
         if label != "label" or label in columns:
             one_each["label"] = label
         by_role = {role: [name] for role, name in one_each.items() if name is not None}
@@ -642,6 +651,7 @@ class Predictions:
         *,
         split: str | None = None,
         trust: Any = None,
+        weights: Any = None,
         unit: str | None = None,
         **columns: Any,
     ) -> Predictions:
@@ -653,6 +663,7 @@ class Predictions:
             ids: of the samples.
             split: `train`, `val` or `test`.
             trust: n values, high = safe.
+            weights: how much each sample counts.
             unit: the column that says which answers were drawn as one, such as those to one question.
             columns: further values of every sample, by name.
 
@@ -666,7 +677,8 @@ class Predictions:
             1.0
         """
         outputs = PairOutputs(correct, confidence)
-        return cls(None, None, ids, split, outputs=outputs, trust=trust, columns=columns, unit=unit)
+        record = {"trust": trust, "columns": columns, "weights": weights, "unit": unit}
+        return cls(None, None, ids, split, outputs=outputs, **record)
 
     @classmethod
     def multilabel(
@@ -721,17 +733,17 @@ class Predictions:
         truth = None
         if labels is not None:
             matrix = labels if isinstance(labels, (Tensor, np.ndarray)) else np.array(labels, dtype=np.float64)
-            given = as_tensor(matrix, "labels").double().cpu().numpy()
-            if given.shape != (n, c):
-                raise InputError(f"multilabel labels must be {n} x {c} as the outputs, got shape {given.shape}")
-            known = ~(np.isnan(given) | (given == -1))
-            if not np.isin(given[known], (0.0, 1.0)).all():
-                row, column = np.argwhere(known & ~np.isin(given, (0.0, 1.0)))[0]
+            table = as_tensor(matrix, "labels").double().cpu().numpy()
+            if table.shape != (n, c):
+                raise InputError(f"multilabel labels must be {n} x {c} as the outputs, got shape {table.shape}")
+            known = ~(np.isnan(table) | (table == -1))
+            if not np.isin(table[known], (0.0, 1.0)).all():
+                row, column = np.argwhere(known & ~np.isin(table, (0.0, 1.0)))[0]
                 raise InputError(
-                    f"multilabel labels must be 0, 1 or missing (NaN, -1), got {given[row, column]:g} at sample {row}, "
+                    f"multilabel labels must be 0, 1 or missing (NaN, -1), got {table[row, column]:g} at sample {row}, "
                     f"label '{names[column]}'; mend it or leave it missing"
                 )
-            truth = given.T[known.T].astype(np.int64)
+            truth = table.T[known.T].astype(np.int64)
         places, rows = np.nonzero(known.T)  # label by label, so that labels come in their order
         cells = values[torch.from_numpy(rows), torch.from_numpy(places)]
         row_columns = {name: np.asarray(own)[rows] for name, own in (columns or {}).items()}
@@ -836,7 +848,7 @@ class Predictions:
             closed: `right` for (low, high], `left` for [low, high).
 
         Returns:
-            Count, summed probability and hits, each `c bins`.
+            Count, summed probability and hits, each `c bins`; every sample counts by its weight over the mean weight.
 
         Example:
             >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6]], [0, 1])
@@ -848,7 +860,7 @@ class Predictions:
 
         def counted() -> ClassTable:
             self.need_logits("class-wise calibration")
-            counter = ClassCounter(self.num_classes, bins, closed)
+            counter = ClassCounter(self.num_classes, bins, closed, self.relative_weights)
             self._derived.setdefault(Facts, self.outputs.facts(self.labels, counter))
             return counter.table()
 
@@ -942,7 +954,7 @@ class Predictions:
         """The same samples with some fields changed; facts are kept where outputs and labels stay.
 
         Args:
-            changes: labels, ids, split, trust, columns, class_names, unit or outputs.
+            changes: labels, ids, split, trust, columns, class_names, weights, unit or outputs.
 
         Returns:
             Another record.
@@ -951,13 +963,188 @@ class Predictions:
             >>> confide.Predictions([[2.0, 0.0]], [0]).replace(split="val")
             <Predictions on 'val': 1 samples, 2 classes, logits>
         """
-        names = ("outputs", "ids", "split", "trust", "columns", "class_names", "unit")
+        names = ("outputs", "ids", "split", "trust", "columns", "class_names", "weights", "unit")
         now = {"labels": self._labels, **{name: getattr(self, name) for name in names}}
+        if "weights" in changes and isinstance(self.outputs, StreamedOutputs):
+            # Its sums of classes were made with the weights it had.
+            known, changed_weights = self.weights, changes["weights"]
+            same = (
+                known is not None
+                and changed_weights is not None
+                and np.allclose(known / known.mean(), changed_weights / np.mean(changed_weights))
+            )
+            now["outputs"] = self.outputs if same else replace(self.outputs, table=None)
         changed = Predictions(**{**now, **changes})
         if changed.outputs is self.outputs and "labels" not in changes:
-            tables = {key: value for key, value in self._derived.items() if isinstance(value, (Facts, ClassTable))}
-            changed._derived.update(tables)
+            stay = Facts if "weights" in changes else (Facts, ClassTable)
+            changed._derived.update({key: value for key, value in self._derived.items() if isinstance(value, stay)})
         return changed
+
+    def weighted(self, weights: Any) -> Predictions:
+        """The same samples with these weights: metrics, calibrators and promises made from the record use them.
+
+        Args:
+            weights: n numbers of 0 or more, or the name of a column; None leaves the record as it is.
+
+        Returns:
+            Another record. Only ratios of weights matter; a sample of weight 0 counts as if it were not there.
+
+        Raises:
+            InputError: a weight is below 0 or no number, all are 0, or there is no such column.
+
+        Example:
+            >>> predictions = confide.Predictions([[2.0, 0.0], [0.0, 1.0]], [0, 0])
+            >>> float(confide.metrics.accuracy(predictions.weighted([3, 1])))
+            0.75
+        """
+        if weights is None:
+            return self
+        if isinstance(weights, str):
+            if weights not in self.columns:
+                if weights in WEIGHT_COLUMNS and self.weights is not None:
+                    return self
+                raise InputError(f"no weights named '{weights}'; {did_you_mean(weights, self.columns)}")
+            weights = self.columns[weights]
+        return self.replace(weights=weights)
+
+    def class_shares(self) -> Floats:
+        """How large a share of the samples every class is, by weight.
+
+        Returns:
+            c numbers that sum to one.
+
+        Example:
+            >>> confide.Predictions([[2.0, 0.0], [0.0, 1.0]], [0, 1], weights=[3, 1]).class_shares().tolist()
+            [0.75, 0.25]
+        """
+        labels = self.need_labels("the share of every class").cpu().numpy()
+        counts = np.bincount(labels, self.weights, minlength=self.num_classes)
+        return np.asarray(counts / counts.sum(), dtype=np.float64)
+
+    def weighted_by_class(self, prior: Any) -> Predictions:
+        """The same samples, every class counting by its share of another population: of samples drawn by class.
+
+        Args:
+            prior: shares (or counts) of the classes there, c numbers in their order or {name: number}; None leaves the
+                record as it is.
+
+        Returns:
+            Another record, with the weights it had times prior / share of the label.
+
+        Raises:
+            InputError: shares that are none, or a class without samples.
+
+        Example:
+            >>> predictions = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0]], [0, 0, 1])
+            >>> predictions.weighted_by_class([0.9, 0.1]).class_shares().round(6).tolist()
+            [0.9, 0.1]
+        """
+        if prior is None:
+            return self
+        wanted, shares = self._prior(prior), self.class_shares()
+        missing = np.flatnonzero(shares == 0)
+        if len(missing):
+            raise InputError(
+                f"a prior needs samples of every class, but class {class_words(self)[missing[0]]} has none; "
+                "leave it out of the model, or add samples of it"
+            )
+        own = np.ones(len(self)) if self.weights is None else self.weights
+        return self.replace(weights=own * (wanted / shares)[self.labels.cpu().numpy()])
+
+    def with_prior(self, prior: Any, trained: Any) -> Predictions:
+        """What the model says of another population, by Bayes: p(k) prior(k) / trained(k), normalised.
+
+        Exact where classes differ only in how frequent they are: of a model that was trained on classes drawn in other
+        shares than those it meets, if its probabilities are right for the shares it was trained on.
+
+        Args:
+            prior: shares (or counts) of the classes where it is used, c numbers in their order or {name: number}.
+            trained: those that its probabilities are for.
+
+        Returns:
+            The same samples with the corrected logits or probabilities.
+
+        Raises:
+            InputError: shares that are none.
+
+        Example:
+            >>> balanced = confide.Predictions.from_probs([[0.5, 0.5]])
+            >>> balanced.with_prior([0.9, 0.1], trained=[0.5, 0.5]).probabilities().tolist()
+            [[0.9, 0.1]]
+        """
+        logits = self.need_logits("a correction of class shares")
+        ratio = torch.from_numpy(self._prior(prior) / self._prior(trained, "trained")).to(logits.device)
+        if isinstance(self.outputs, ProbabilityOutputs):
+            probs = self.outputs.probs.double() * ratio
+            return self.replace(outputs=ProbabilityOutputs((probs / probs.sum(1, keepdim=True)).to(logits.dtype)))
+        return self.with_logits((logits.double() + ratio.log()).to(logits.dtype))
+
+    def _prior(self, prior: Any, name: str = "prior") -> Floats:
+        """Shares of the classes, checked."""
+        if isinstance(prior, Mapping):
+            words = class_words(self)
+            unknown = [key for key in prior if str(key) not in words]
+            if unknown or len(prior) != len(words):
+                named = did_you_mean(str(unknown[0]), words) if unknown else f"classes: {', '.join(words)}"
+                raise InputError(f"{name} must give a share to every class, got {', '.join(map(str, prior))}; {named}")
+            by_word = {str(key): value for key, value in prior.items()}
+            prior = [by_word[word] for word in words]
+        shares = as_tensor(prior, name).double().cpu().numpy()
+        if shares.shape != (self.num_classes,) or not (np.isfinite(shares) & (shares > 0)).all():
+            raise InputError(
+                f"{name} must be {self.num_classes} shares above 0, one a class, got {np.array2string(shares)[:60]}"
+            )
+        return np.asarray(shares / shares.sum(), dtype=np.float64)
+
+    @property
+    def relative_weights(self) -> Floats | None:
+        """The weights over their mean; None where all samples count alike."""
+
+        def relative() -> Floats | None:
+            if self.weights is None or not len(self) or (self.weights == self.weights[0]).all():
+                return None
+            return np.asarray(self.weights / self.weights.mean())
+
+        return self.derived("relative weights", relative)
+
+    @property
+    def weighted_rows(self) -> Indices | None:
+        """The samples whose weight is above 0; None where that is all of them."""
+        if self.weights is None or bool((self.weights > 0).all()):
+            return None
+        return np.flatnonzero(self.weights > 0)
+
+    def need_unweighted(self, purpose: str) -> None:
+        """Refuse samples that do not all count alike, for what has no weighted form.
+
+        Args:
+            purpose: what has none, for the message.
+
+        Raises:
+            InputError: where weights differ.
+
+        Example:
+            >>> confide.Predictions([[2.0, 0.0]], [0], weights=[2.0]).need_unweighted("a count")
+        """
+        if self.relative_weights is not None:
+            raise InputError(
+                f"{purpose} needs samples that all count alike, got weights that differ; "
+                "leave them out with predictions.replace(weights=None)"
+            )
+
+    def counted(self) -> Predictions:
+        """Without the samples of weight 0, which count as if they were not there.
+
+        Returns:
+            The record itself where there are none.
+
+        Example:
+            >>> predictions = confide.Predictions([[2.0, 0.0], [0.0, 1.0]], [0, 0], weights=[1.0, 0.0])
+            >>> len(predictions.counted())
+            1
+        """
+        rows = self.weighted_rows
+        return self if rows is None else self.take(rows)
 
     def with_column(self, name: str, values: Any) -> Predictions:
         """The same predictions with one more column, or another in its place.
@@ -1020,6 +1207,8 @@ class Predictions:
             class_names=self.class_names,
             unit=self.unit,
         )
+        if self.weights is not None:  # a part may hold none but samples of weight 0
+            object.__setattr__(taken, "weights", self.weights[index])
         if Facts in self._derived:
             taken._derived[Facts] = self.facts.take(at)
         return taken
@@ -1055,6 +1244,8 @@ class Predictions:
         columns |= self.outputs.columns(text=str(path).endswith(".csv"))
         if self.trust is not None:
             columns["trust"] = self.trust.cpu().numpy()
+        if self.weights is not None:
+            columns[WEIGHT_COLUMNS[0]] = self.weights
         columns |= {k: v for k, v in self.columns.items() if k not in columns}
         metadata = {"confide": formats.PREDICTIONS.tag, "from_probabilities": str(self.from_probabilities)}
         if self._labels is None:
@@ -1095,6 +1286,8 @@ class Predictions:
             rows["correct"] = facts.right.cpu().numpy()
         if self.trust is not None:
             rows["trust"] = self.trust.cpu().numpy()
+        if self.weights is not None:
+            rows[WEIGHT_COLUMNS[0]] = self.weights
         return as_frame(
             {**rows, **{name: values for name, values in self.columns.items() if name not in rows}}, library
         )
@@ -1216,6 +1409,7 @@ def predictions_from_columns(
         "columns": {k: v for k, v in others.items() if v.shape[:1] == (n,)},
         "class_names": names,
         "trust": as_tensor(columns[roles.trust], "trust") if roles.trust else None,
+        "weights": columns[roles.weight] if roles.weight else None,
     }
     laid_out = SAMPLE if {SAMPLE, LABEL_NAME} <= common["columns"].keys() else None
     common["unit"] = metadata["unit"] if metadata.get("unit") in common["columns"] else laid_out

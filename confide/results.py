@@ -389,6 +389,8 @@ class OperatingPoint:
     """Whether the promise holds with the stated confidence, or in expectation over calibration sets."""
     risks: tuple[PromisedRisk, ...] = ()
     """All promised risks, where several were asked for by name."""
+    largest_weight: float | None = None
+    """Where samples were weighted: the promise supposes that none weighs more, in units of their mean weight."""
 
     @property
     def certified(self) -> bool:
@@ -403,6 +405,8 @@ class OperatingPoint:
     def to_dict(self) -> dict[str, Any]:
         """Plain dictionary, ready for JSON; a promised error rate alone is written as it always was."""
         row = asdict(self)
+        if self.largest_weight is None:
+            del row["largest_weight"]
         named = self.risks or self.promise != "probability"
         return {**row, "format": formats.RISKS_POINT.tag} if named else {k: row[k] for k in row if k not in NAMED_RISKS}
 
@@ -571,7 +575,8 @@ class DecisionResult:
     expected: Measurement
     measured: Measurement | None = None
     saved: Measurement | None = None
-    asked: int = 0
+    deferred: int = 0
+    """How many samples a person decides; `asked` in files."""
     threshold: float | None = None
     break_even: tuple[BreakEvenPoint, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -582,11 +587,13 @@ class DecisionResult:
         """The row as it stands in evaluation.json."""
         costs = {name: getattr(self, name) for name in ("expected", "measured", "saved")}
         points = [asdict(point) for point in self.break_even]
-        return {**vars(self), "break_even": points, **{k: None if v is None else v.as_row() for k, v in costs.items()}}
+        row = {**vars(self), "break_even": points, **{k: None if v is None else v.as_row() for k, v in costs.items()}}
+        return {"asked" if name == "deferred" else name: value for name, value in row.items()}
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> DecisionResult:
         """The result of a row of evaluation.json."""
+        row = {"deferred" if name == "asked" else name: value for name, value in row.items()}
         known = {name: row[name] for name in (f.name for f in fields(cls)) if name in row}
         known |= {k: None if row[k] is None else _measurement(row[k]) for k in ("expected", "measured", "saved")}
         points = [{k: _number(v) for k, v in point.items()} for point in row["break_even"]]
@@ -621,6 +628,8 @@ class About:
     label_counts: Mapping[str, int] = field(default_factory=dict)  # of the test split, by class
     difficulty: str | None = None  # the word of the difficulty score
     unit: str | None = None  # what the samples are called: "images"
+    weighted_by: str | None = None  # the column of the samples' weights, where these differ
+    effective_samples: float | None = None  # how many samples of equal weight they are worth
     seed: int | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)  # a metric, or a section of the report -> why

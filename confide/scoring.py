@@ -54,6 +54,7 @@ class ScoringRequest:
         predictions: of these samples: a log of one epoch, and what verdicts look at (out of fold).
         keep_features: extract them also where no method reads them.
         judge: whether labels are judged. Default: where all is fitted here and there are two classes or more.
+        max_fdr: most labels, as a share of those called wrong, that may be right after all, as estimated.
         vocabulary: words that hard samples are explained in, by an extractor with a text side.
     """
 
@@ -74,6 +75,7 @@ class ScoringRequest:
     predictions: Predictions | None = None
     keep_features: bool = False
     judge: bool | None = None
+    max_fdr: float = 0.2
     vocabulary: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -123,7 +125,10 @@ class ScoredData:
         return {word: int((self.verdicts.verdict == word).sum()) for word in VERDICTS}
 
     def suspect_table(self) -> dict[str, NDArray[Any]]:
-        """Labels that look wrong, the clearest first: a table with ids, labels and what is suggested instead."""
+        """Labels that look wrong, the clearest first: a table with ids, labels and what is suggested instead.
+
+        `false_chance` is the estimated chance of each to be right; its mean is the list's rate of false discoveries.
+        """
         if self.verdicts is None:
             raise InputError("labels were not judged; score with judge=True")
         rows, fit = self.verdicts.suspects(), self.verdicts.fit
@@ -133,6 +138,7 @@ class ScoredData:
             "suggested": fit.suggested[rows],
             "suspicion": fit.suspicion[rows],
             "self_confidence": fit.self_confidence[rows],
+            "false_chance": fit.false_chance[rows],
         }
         for column in ("label", "suggested") if self.class_names else ():
             table[f"{column}_name"] = np.array([self.class_name(int(k)) for k in table[column]], dtype=np.str_)
@@ -173,12 +179,13 @@ class ScoredData:
         return suspects
 
 
-def score_data(source: str | Path, request: ScoringRequest | None = None) -> ScoredData:
+def score_data(source: str | Path | None, request: ScoringRequest | None = None) -> ScoredData:
     """Score every sample of a dataset, or of a file of features, and judge its labels.
 
     Args:
-        source: a dataset's word or path; or features: .npz, .parquet, or a folder of shards.
-        request: how; by default rmd on the training split.
+        source: a dataset's word or path; or features: .npz, .parquet, or a folder of shards; None takes the request's
+            predictions alone.
+        request: how; by default rmd on the training split, and loss of predictions alone.
 
     Returns:
         The scores with verdicts on the labels, and what a page about them shows.
@@ -201,6 +208,8 @@ def score_data(source: str | Path, request: ScoringRequest | None = None) -> Sco
         by_method, fitted = _fit_and_score(samples)
     else:
         fitted = difficulty.load(request.fitted)
+        if source is None:
+            raise InputError("a fit scores the samples themselves; give DATA beside --fitted")
         samples = _open_for_fit(source, request, fitted)
         by_method = [_score_by_fit(fitted, samples)]
     if request.keep_features:
@@ -234,7 +243,8 @@ def score_data(source: str | Path, request: ScoringRequest | None = None) -> Sco
 def _fit_and_score(samples: _Samples) -> tuple[list[Scores], difficulty.FittedDifficulty | None]:
     """Scores by every method, and the last fit on features."""
     request = samples.request
-    methods = [difficulty.DIFFICULTY.get(word) for word in request.methods or ("rmd",)]
+    usual = "rmd" if samples.source else "loss"
+    methods = [difficulty.DIFFICULTY.get(word) for word in request.methods or (usual,)]
     by_method, fitted = [], None
     for method in methods:
         options = _options_for(method, methods, request.options)
@@ -247,7 +257,7 @@ def _fit_and_score(samples: _Samples) -> tuple[list[Scores], difficulty.FittedDi
         fitted = difficulty.fit(method.word, fit_rows, **options)
         if samples.class_names:
             # So that classes of other data are told apart by name.
-            fitted = replace(fitted, source={**fitted.source, "class_names": list(samples.class_names)})
+            fitted = replace(fitted, source=replace(fitted.source, class_names=tuple(samples.class_names)))
         by_method.append(fitted.score(rows, None if request.labels == "given" else request.labels))
     return by_method, fitted
 
@@ -269,12 +279,17 @@ def _judge(samples: _Samples, scores: Scores) -> Verdicts | None:
     """
     request, rows = samples.request, samples.features
     judge = request.fitted is None and request.labels == "given" if request.judge is None else request.judge
-    if rows is None or not judge:
+    if (rows is None and request.predictions is None) or not judge:
         return None
-    if request.judge is None and len(set(rows.labels.tolist())) < 2:
+    labels = scores.labels if rows is None else rows.labels
+    if request.judge is None and labels is not None and len(np.unique(labels)) < 2:
         samples.notes.append("all samples have one label: there is no other to suggest, so labels were not judged")
         return None
-    return difficulty.verdicts(rows, scores=scores, predictions=request.predictions, inputs=samples.inputs())
+    # Without features the predictions are all that is judged by, in the order of their own scores.
+    inputs = None if rows is None else samples.inputs()
+    return difficulty.verdicts(
+        rows, scores=scores, predictions=request.predictions, inputs=inputs, max_fdr=request.max_fdr
+    )
 
 
 # The samples: a dataset whose features are extracted when they are first asked for, or features alone.
@@ -293,7 +308,7 @@ class _Samples:
 
     @property
     def name(self) -> str:
-        return self.dataset.name if self.dataset is not None else Path(self.source).name
+        return self.dataset.name if self.dataset is not None else Path(self.source or "predictions").name
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -314,6 +329,8 @@ class _Samples:
 
     def rows(self) -> tuple[Features, Features]:
         """Features of the split to score and of the one to fit on, extracted once."""
+        if self.features is None and not self.source:
+            raise InputError("features come from the samples themselves; give DATA beside --predictions")
         if self.features is None:
             self.features = self._extract(self.split_name)
         if self.fit_features is None:
@@ -407,7 +424,11 @@ class _Samples:
             self.notes.append(f"images were pooled to {POOLED} x {POOLED} pixels; --feature-option size=N keeps more")
 
 
-def _open_samples(source: str | Path, request: ScoringRequest) -> _Samples:
+def _open_samples(source: str | Path | None, request: ScoringRequest) -> _Samples:
+    if source is None:
+        if request.predictions is None:
+            raise InputError("there must be samples to score, got neither data nor predictions; name one of them")
+        return _Samples(request, "", None)
     if is_features(Path(source)):
         rows = Features.load(source)
         if (rows.labels < 0).all():
@@ -556,12 +577,12 @@ def fitted_extractor(path: str, fitted: difficulty.FittedDifficulty) -> tuple[st
         >>> fitted_extractor("fit.safetensors", difficulty.fit("prototype", rows))
         ('pixels', {'size': 2})
     """
-    word, options = fitted.source.get("extractor"), fitted.source.get("options", {})
+    word, options = fitted.source.extractor, fitted.source.options
     try:
         if word == "cached" and not options:
             return "cached", {}
-        method, _ = split_word(word if isinstance(word, str) else "")
-        method.check_options(options if isinstance(options, dict) else {"options": options})
+        method, _ = split_word(word or "")
+        method.check_options(options)
     except (InputError, OptionError):
         named = f", which is {word!r} there," if word else ""
         raise InputError(
@@ -575,7 +596,7 @@ def _score_by_fit(fitted: difficulty.FittedDifficulty, samples: _Samples) -> Sco
     """Scores of the data by the fit: to the labels' classes, or to the likeliest or nearest one."""
     rows, labels = samples.scored_features(), samples.request.labels
     # Features of another extractor may have the same width and mean something else.
-    named = fitted.source.get("extractor")
+    named = fitted.source.extractor
     if _is_extractor(named) and _is_extractor(rows.extractor) and named != rows.extractor:
         samples.notes.append(f"the fit is of features by '{named}', these are by '{rows.extractor}'")
     if labels != "given" or not fitted.uses_labels:
@@ -585,7 +606,7 @@ def _score_by_fit(fitted: difficulty.FittedDifficulty, samples: _Samples) -> Sco
 
 def _labels_of_the_fit(fitted: difficulty.FittedDifficulty, rows: Features, samples: _Samples) -> NDArray[np.int64]:
     """Labels as the fit numbers its classes: by name where both sides have names."""
-    ours, theirs = fitted.source.get("class_names"), samples.class_names
+    ours, theirs = fitted.source.class_names, samples.class_names
     if not ours or not theirs or _only_numbered(ours) or _only_numbered(theirs):
         return rows.labels
     place = {name: k for k, name in enumerate(ours)}

@@ -103,6 +103,11 @@ class RunPaths:
         return self.folder / "tags.sqlite"
 
     @property
+    def map(self) -> Path:
+        """The explorer's map of the samples by their features."""
+        return self.folder / "map.npz"
+
+    @property
     def difficulty(self) -> Path:
         """The difficulty fitted on the training split."""
         return self.folder / "difficulty.safetensors"

@@ -9,13 +9,14 @@ import pytest
 ROOT = Path(__file__).parents[1]
 ONE_IMPORTER = {
     "confide.evaluation.curves": "a topic: what is drawn of an evaluation, computed in one pass",
+    "confide.explorer.comparison": "a topic: two models on the same samples",
+    "confide.explorer.reliability": "a topic: what is said of confidence, and where it is wrong",
     "confide.explorer.server": "loads FastAPI, which starting the explorer must not do too early",
     "confide.files.signing": "keys and signatures, read on their own",
     "confide.report.verdict": "what a reader sees first, a section above the sections",
     "confide.simplex.gpu": "kernels",
     "confide.simplex.kernels": "kernels",
     "confide.simplex.launch": "kernels",
-    "confide.simplex.small": "kernels",
 }
 """Modules that one other module imports and that stand in no table of contents, and why they stay apart."""
 

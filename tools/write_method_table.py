@@ -1,6 +1,6 @@
 """Renew the tables that pages hold between markers, from the registries: methods of every family, metrics in detail.
 
-python tools/write_method_table.py README.md docs/metrics.md
+python tools/write_method_table.py docs/methods.md docs/metrics.md
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What was found beside the papers' claims, and the page docs/findings.md made of it."""
+"""What was found beside the papers' claims, and the page benchmarks/results/findings.md made of it."""

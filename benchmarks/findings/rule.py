@@ -1,4 +1,4 @@
-"""What the rule of docs/findings.md says of the trainings that are kept: its points 3 and 4."""
+"""What the rule of benchmarks/results/findings.md says of the trainings that are kept: its points 3 and 4."""
 
 from __future__ import annotations
 

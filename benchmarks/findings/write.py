@@ -1,4 +1,4 @@
-"""The tables of docs/findings.md, made from results files, so that anyone can fill them again.
+"""The tables of benchmarks/results/findings.md, made from results files, so that anyone can fill them again.
 
 python -m benchmarks.findings.write                                    # renew the tables from what is kept
 python -m benchmarks.findings.write --keep tuning=FOLDER               # take in what tune.py or questions.py wrote
@@ -35,7 +35,7 @@ from benchmarks.findings.trials import rows_of
 from benchmarks.lib import titles
 from confide import Predictions, calibrators, files
 
-PAGE = ROOT / "docs" / "findings.md"
+PAGE = ROOT / "benchmarks" / "results" / "findings.md"
 TABLES = ROOT / "benchmarks" / "results" / "papers"
 REFERENCE = {
     (1, 0): (1, "cross_entropy_average1"),

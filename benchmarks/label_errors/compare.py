@@ -40,7 +40,7 @@ def ours(rows: np.ndarray, labels: np.ndarray, wrong: np.ndarray) -> dict[str, f
     verdicts = difficulty.verdicts(rows, labels)
     seconds = time.perf_counter() - began
     plain = difficulty.score("rmd", rows, labels).values
-    own = scored(verdicts.fit.suspicion, verdicts.fit.wrong, wrong)
+    own = scored(verdicts.fit.suspicion, verdicts.verdict == "wrong label", wrong)
     return {**own, "seconds": seconds, "rmd_auroc": quality(plain, wrong)["auroc"]}
 
 

@@ -50,10 +50,10 @@ def judged(rows: np.ndarray, labels: np.ndarray, device: str, probs: np.ndarray 
     verdicts = difficulty.verdicts(values, labels, predictions=predictions)
     seconds = time.perf_counter() - began
     plain = difficulty.score("rmd", values, labels).values
-    print(f"verdicts in {seconds:.1f} s: {int(verdicts.fit.wrong.sum())} labels look wrong", flush=True)
+    print(f"verdicts in {seconds:.1f} s: {verdicts.evidence}", flush=True)
     return {
         "suspicion": verdicts.fit.suspicion.astype(np.float32),
-        "wrong": verdicts.fit.wrong,
+        "wrong": verdicts.verdict == "wrong label",
         "rmd": plain.astype(np.float32),
         "seconds": np.array(seconds),
     }

@@ -57,8 +57,8 @@ ITEM = Item(
     name="by-difficulty",
     title="one temperature, and one for each fifth of difficulty",
     source="Confide",
-    setting="none: this is a finding of this library, made on other images (docs/findings.md, point 3 of the rule) and "
-    "looked at here on test images.",
+    setting="none: this is a finding of this library, made on other images (benchmarks/results/findings.md, "
+    "point 3 of the rule) and looked at here on test images.",
     here="CIFAR-10, ResNet-18; both fitted on the kept validation logits. Difficulty: relative Mahalanobis distance of "
     "EfficientNet-Lite0 features to the likeliest class, fitted on the training images; no label is read. Fifths of "
     "the validation images, their temperatures drawn towards the overall one by cross-validation.",

@@ -20,10 +20,10 @@ ITEM = Item(
     setting="none: this is the table of this library; the claims are the targets of its recipe `confide` on CIFAR-10.",
     here="ResNet-18, one-cycle, bfloat16, crop and flip; CIFAR-10 (45,000 train, 5,000 val, 10,000 test) and "
     "Tiny-ImageNet-32 (80,000, 10,000, 10,000, all from its training file: the official validation images were "
-    "shrunk by another filter, docs/findings.md). Options of the papers; nothing chosen on test data. The recipe "
-    "`confide` and the rows `..._averaged` also average their weights over an epoch and their predictions over the "
-    "mirror image, no other row does. Calibrated is by temperature, of the recipe by one for each fifth of difficulty, "
-    "fitted on val; corruptions: mean over 16 x 5 of 2,000 test images. The test on all seeds together "
+    "shrunk by another filter, benchmarks/results/findings.md). Options of the papers; nothing chosen on test data. "
+    "The recipe `confide` and the rows `..._averaged` also average their weights over an epoch and their predictions "
+    "over the mirror image, no other row does. Calibrated is by temperature, of the recipe by one for each fifth of "
+    "difficulty, fitted on val; corruptions: mean over 16 x 5 of 2,000 test images. The test on all seeds together "
     "sees the same images several times and so rejects rather too often.",
     methods=NAMES,
     staged=True,

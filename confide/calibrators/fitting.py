@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +39,12 @@ from confide.checks import InputError, check_choice, check_finite, check_options
 from confide.facts import SMALLEST_PROBABILITY
 from confide.files import formats
 from confide.files.fitted import FittedState, load_fitted
+from confide.metrics.influence import Influence, spread_of
+from confide.metrics.view import Design
 from confide.numerics.blocks import one_thread
 from confide.predictions import Predictions, feature_rows
 from confide.progress import Progress
+from confide.records import FeatureSource
 from confide.registry import Method
 from confide.results import LEVEL
 from confide.types import Floats
@@ -69,6 +73,8 @@ def fit(
     by: str | None = None,
     bands: int | None = None,
     shrinkage: float | None = None,
+    weights: Any = None,
+    prior: Any = None,
     **options: Any,
 ) -> Calibrator:
     """Fit the calibrator of that word on held-out predictions; a split called `test` is refused.
@@ -84,6 +90,11 @@ def fit(
         by: a column of the predictions: every value of it gets its own fit, drawn towards the overall one.
         bands: cut the numbers of that column into so many bands of equal size, each with its own fit.
         shrinkage: the k of a group's weight n / (n + k); left out, chosen by cross-validation.
+        weights: how much each sample counts in the fit, n numbers of 0 or more or the name of a column, where the
+            predictions do not carry them; only ratios matter.
+        prior: shares of the classes where the calibrator will be used, where these samples were drawn by class: c
+            numbers in their order or {name: number}. Every class then counts by prior / its share here. A later
+            `calibrator(predictions, prior=...)` corrects from these shares to others by Bayes' formula.
         options: those of the method.
 
     Returns:
@@ -111,6 +122,7 @@ def fit(
     options = method.checked(options)
     if shrinkage is not None:
         check_range(shrinkage, "shrinkage", 0.0)
+    predictions, features = counted_samples(predictions, weights, features, prior)
     if isinstance(predictions, Predictions) and predictions.outputs.only_confidence:
         return _fit_confidence(word, predictions, options, by, bands, shrinkage)
     if by is not None:
@@ -124,6 +136,19 @@ def fit(
             f"calibrator '{word}' looks at {method.spec.wants} and cannot be fitted by group; leave out by"
         )
     return fit_groups(lambda part: fit_one(method, part, options), predictions, groups, shrinkage)
+
+
+def counted_samples(predictions: Any, weights: Any, features: Any, prior: Any) -> tuple[Any, Any]:
+    """Predictions with these weights and class shares, and their features, without the samples of weight 0."""
+    if not isinstance(predictions, Predictions):
+        return predictions, features  # refused where inputs are checked
+    predictions = predictions.weighted(weights).weighted_by_class(prior)
+    rows = predictions.weighted_rows
+    if rows is None:
+        return predictions, features
+    if features is not None:
+        features = feature_rows(predictions, features)[torch.from_numpy(rows)]
+    return predictions.take(rows), features
 
 
 def _fit_confidence(
@@ -152,7 +177,11 @@ def fit_one(
 ) -> Calibrator:
     """The method's fit on all of the predictions, with everything that should be noted about it."""
     logits, labels = checked_inputs(method.word, predictions)
-    beside = {} if evidence is None else {"evidence": evidence}
+    beside: dict[str, Any] = {} if evidence is None else {"evidence": evidence}
+    if (weights := predictions.relative_weights) is not None:
+        if "weights" not in signature(method.function).parameters:
+            predictions.need_unweighted(f"calibrator '{method.word}'")
+        beside["weights"] = weights
     with one_thread(), np.errstate(all="ignore"):  # what overflows is told below
         try:
             fitted = method.function(logits, labels, **beside, **options)
@@ -161,13 +190,14 @@ def fit_one(
             raise _out_of_range(method.word, logits, str(error)) from None
         notes = (*set_notes(method, predictions), *fitted.notes)
         n, num_classes = len(predictions), predictions.num_classes
-        calibrator = Calibrator(method.word, fitted.values, num_classes, n, options, notes)
+        shares = tuple(predictions.class_shares().tolist())
+        calibrator = Calibrator(method.word, fitted.values, num_classes, n, options, notes, prior=shares)
         if evidence is not None:
             calibrator = replace(
                 calibrator,
                 feature_dim=None if evidence.features is None else int(evidence.features.shape[1]),
                 opinions=tuple(evidence.opinions),
-                source={} if evidence.reference is None else evidence.reference.source,
+                source=FeatureSource() if evidence.reference is None else evidence.reference.source,
             )
         if evidence is None and not bool(torch.isfinite(calibrator.calibrated(logits[:TRIED_ROWS])).all()):
             raise _out_of_range(method.word, logits, "calibrated logits are not finite")
@@ -291,9 +321,11 @@ def set_notes(method: Method[CalibratorSpec], predictions: Predictions) -> tuple
     if n < num_classes:
         notes.append(f"{n} validation samples are fewer than the {num_classes} classes")
     parameters = number_of_parameters(method, num_classes)
-    if n < 10 * parameters:
+    worth = effective_number(predictions)
+    if worth < 10 * parameters:
+        weighted = "" if predictions.relative_weights is None else f", worth {worth:.0f} of equal weight,"
         notes.append(
-            f"{n} validation samples are few for the {parameters} parameters of '{method.word}' "
+            f"{n} validation samples{weighted} are few for the {parameters} parameters of '{method.word}' "
             f"(ten a parameter would be {10 * parameters})"
         )
     if all_correct(predictions):
@@ -312,6 +344,12 @@ def number_of_parameters(method: Method[CalibratorSpec], num_classes: int) -> in
     """How many numbers the method fits: its fact `parameters` holds (alone, per class, per pair of classes)."""
     alone, per_class, per_pair = method.spec.parameters
     return int(alone + per_class * num_classes + per_pair * num_classes**2)
+
+
+def effective_number(predictions: Predictions) -> float:
+    """How many samples of equal weight the predictions are worth."""
+    weights = predictions.relative_weights
+    return float(len(predictions) if weights is None else weights.sum() ** 2 / (weights @ weights))
 
 
 def all_correct(predictions: Predictions) -> bool:
@@ -335,7 +373,7 @@ def with_argmax_note(calibrator: Calibrator, predictions: Predictions, evidence:
     if not changed:
         return calibrator
     labels = predictions.labels.cpu()
-    gain = float((after == labels).double().mean() - (before == labels).double().mean())
+    gain = float(np.average((after == labels).double() - (before == labels).double(), weights=predictions.weights))
     note = (
         f"the predicted class changes on {changed} of {len(predictions)} validation samples; "
         f"accuracy there {'rises' if gain > 0 else 'falls' if gain < 0 else 'stays'}"
@@ -386,9 +424,16 @@ class Choice:
     n: int
 
     def __call__(
-        self, predictions: Predictions, features: Any = None, opinions: Mapping[str, Predictions] | None = None
+        self,
+        predictions: Predictions,
+        features: Any = None,
+        opinions: Mapping[str, Predictions] | None = None,
+        *,
+        prior: Any = None,
     ) -> Predictions:
-        return predictions if self.word == NONE else self.calibrator(predictions, features, opinions)
+        if self.word == NONE and prior is None:
+            return predictions
+        return self.calibrator(predictions, features, opinions, prior=prior)
 
     def candidate(self, word: str) -> Candidate:
         """The candidate of that word."""
@@ -408,6 +453,8 @@ def choose(
     features: Any = None,
     fitted: Any = None,
     opinions: Mapping[str, Predictions] | None = None,
+    weights: Any = None,
+    prior: Any = None,
     options: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Choice:
     """The calibrator with the best cross-validated score, `none` among them.
@@ -426,6 +473,8 @@ def choose(
         features: of the same samples, for candidates that look at them; as in `fit`.
         fitted: training samples in their space; as in `fit`.
         opinions: predictions of other models on the same samples; as in `fit`.
+        weights: how much each sample counts, in fits and scores; as in `fit`.
+        prior: shares of the classes where the calibrator will be used; as in `fit`.
         options: of a candidate, by its word.
 
     Returns:
@@ -449,6 +498,7 @@ def choose(
     """
     check_choice(score, ("nll", "brier"), "score")
     check_range(folds, "folds", 2)
+    predictions, features = counted_samples(predictions, weights, features, prior)
     only_confidence = predictions.outputs.only_confidence
     if words is None:
         words = confidence_words() if only_confidence else DEFAULT_CANDIDATES
@@ -499,7 +549,8 @@ def identity(predictions: Predictions, notes: tuple[str, ...]) -> Calibrator:
     if predictions.outputs.only_confidence:
         values["smallest"] = torch.tensor(SMALLEST_PROBABILITY, dtype=torch.float64)
         return ConfidenceCalibrator.of(TwoClassMap("temperature", values, 2, len(predictions), {}, notes))
-    return Calibrator("temperature", values, predictions.num_classes, len(predictions), {}, notes)
+    shares = tuple(predictions.class_shares().tolist())
+    return Calibrator("temperature", values, predictions.num_classes, len(predictions), {}, notes, prior=shares)
 
 
 @dataclass(frozen=True, eq=False)
@@ -510,15 +561,16 @@ class HeldOutScores:
     correct: NDArray[np.bool_]
     first: NDArray[np.int64]
     order: NDArray[np.int64]
+    weights: Floats | None
 
     @classmethod
     def of(cls, predictions: Predictions, score: str) -> HeldOutScores:
-        facts = predictions.facts
+        facts, weights = predictions.facts, predictions.weights
         if predictions.outputs.only_confidence:
             # No class can change, nor an order of classes.
             none = np.zeros(len(predictions), dtype=np.int64)
             scores = facts.need(f"confidence_{score}").double().cpu().numpy()
-            return cls(scores, facts.correct.cpu().numpy(), none, none)
+            return cls(scores, facts.correct.cpu().numpy(), none, none, weights)
         order = predictions.logits.argsort(dim=1, descending=True, stable=True).cpu().numpy()
         return cls(
             facts.need(score).double().cpu().numpy(),
@@ -526,21 +578,23 @@ class HeldOutScores:
             facts.prediction.cpu().numpy(),
             # A short sum stands for the whole order: keeping n x c for every fold would not fit.
             (order * np.arange(1, order.shape[1] + 1)).sum(axis=1),
+            weights,
         )
 
     def candidate(self, word: str, plain: HeldOutScores) -> Candidate:
         """The row of the table."""
         difference = self.scores - plain.scores
-        mean, n = float(difference.mean()), len(difference)
-        error = float(difference.std(ddof=1)) / np.sqrt(n)
-        p_value = 1.0 if error == 0 else float(2 * stats.t.sf(abs(mean) / error, n - 1))
-        width = float(stats.t.ppf(1 - LEVEL / 2, n - 1)) * error
+        mean = float(np.average(difference, weights=self.weights))
+        spread = spread_of(Influence(difference - mean), Design(self.weights))
+        error, freedom = math.sqrt(spread.variance), spread.freedom
+        p_value = 1.0 if error == 0 else float(2 * stats.t.sf(abs(mean) / error, freedom))
+        width = float(stats.t.ppf(1 - LEVEL / 2, freedom)) * error
         changed = self.first != plain.first
         reordered = int(((self.order != plain.order) & ~changed).sum())
-        accuracy = float(self.correct.mean())
+        accuracy = float(np.average(self.correct, weights=self.weights))
         return Candidate(
             word,
-            float(self.scores.mean()),
+            float(np.average(self.scores, weights=self.weights)),
             mean,
             mean - width,
             mean + width,
@@ -598,7 +652,8 @@ def held_out_scores(
     def joined(name: str) -> Any:
         return np.concatenate([getattr(part, name) for _, part in parts])[back]
 
-    return HeldOutScores(joined("scores"), joined("correct"), joined("first"), joined("order"))
+    parts_of = {name: joined(name) for name in ("scores", "correct", "first", "order")}
+    return HeldOutScores(**parts_of, weights=predictions.weights)
 
 
 def choice_warnings(best: Candidate, predictions: Predictions, score: str) -> tuple[str, ...]:
@@ -621,6 +676,6 @@ def choice_warnings(best: Candidate, predictions: Predictions, score: str) -> tu
         parameters = MAPS[best.word].parameters
     else:
         parameters = number_of_parameters(CALIBRATORS.get(best.word), predictions.num_classes)
-    if n < 10 * parameters:
+    if effective_number(predictions) < 10 * parameters:
         warnings.append(f"{n} validation samples are few for the {parameters} parameters of '{best.word}'")
     return tuple(warnings)

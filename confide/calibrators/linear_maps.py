@@ -23,7 +23,7 @@ from confide.calibrators.temperature_scaling import best_scale, row_dot
 from confide.numerics.minimise import InverseCurvature, lbfgs, truncated_newton
 from confide.random import deal
 from confide.registry import Interval
-from confide.types import Labels, Logits
+from confide.types import Floats, Labels, Logits
 
 # Softmax regression on logits or log-probabilities: blocked loss and gradient, preconditioned L-BFGS.
 #
@@ -92,6 +92,7 @@ class SoftmaxRows:
         shift: subtracted from every row, such as its log-sum-exp, which turns logits into log-probabilities.
         index: the rows that count, all when left out; they are not copied.
         dtype: of the passes; chosen by their size when left out.
+        weights: of all rows, of mean 1: the mean is the weighted sum over the number of rows.
     """
 
     def __init__(
@@ -101,9 +102,11 @@ class SoftmaxRows:
         shift: Tensor | None = None,
         index: Tensor | None = None,
         dtype: torch.dtype | None = None,
+        weights: Tensor | None = None,
     ) -> None:
         self.features, self.all_labels, self.shift, self.index = features, labels, shift, index
-        self.labels = labels if index is None else labels[index]
+        self.labels, self.all_weights = labels if index is None else labels[index], weights
+        self.weights = weights if weights is None or index is None else weights[index]
         n, num_classes = len(self.labels), features.shape[1]
         wide = n * num_classes**2 <= WIDE_WORK
         self.dtype = dtype or (torch.float64 if wide else torch.float32)
@@ -123,7 +126,7 @@ class SoftmaxRows:
 
     def only(self, index: Tensor, dtype: torch.dtype | None = None) -> SoftmaxRows:
         """These rows of the features, passes in the same dtype unless another is given."""
-        return SoftmaxRows(self.features, self.all_labels, self.shift, index, dtype or self.dtype)
+        return SoftmaxRows(self.features, self.all_labels, self.shift, index, dtype or self.dtype, self.all_weights)
 
     def blocks(self) -> list[slice]:
         return [slice(k, min(k + self.block, self.n)) for k in range(0, self.n, self.block)]
@@ -159,10 +162,13 @@ class SoftmaxRows:
         for part in self.blocks():
             inputs, labels = self.inputs_of(part), self.labels[part]
             probs, nll = self.probs_of(inputs, narrow, labels)
-            value += float(nll.sum(dtype=torch.float64))
+            own = None if self.weights is None else self.weights[part]
+            value += float(nll.sum(dtype=torch.float64) if own is None else torch.dot(nll.double(), own))
             if gradient is None:
                 continue
             probs[torch.arange(len(labels)), labels] -= 1
+            if own is not None:
+                probs *= own[:, None]
             torch.addmm(slopes, probs.T, inputs, out=slopes)
             sums.add_(probs.sum(dim=0))
         if gradient is not None:
@@ -386,12 +392,13 @@ def apply_vector(values: Values, logits: Logits) -> Logits:
     linear=True,
     transform=apply_vector,
 )
-def vector(logits: Logits, labels: Labels) -> FittedValues:
+def vector(logits: Logits, labels: Labels, weights: Floats | None = None) -> FittedValues:
     """Vector scaling, softmax(w * z + b) with one weight and one bias per class, smallest mean NLL.
 
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
         labels: their classes, `n`.
+        weights: how much each sample counts, of mean 1.
 
     Returns:
         The fitted values, for the transform of this word, and what a person should know about the fit.
@@ -406,15 +413,15 @@ def vector(logits: Logits, labels: Labels) -> FittedValues:
         >>> [round(float(p.facts.confidence.mean()), 2) for p in (val, calibrator(val))]
         [0.96, 0.8]
     """
-    rows = ScaledRows(logits, labels)
+    rows = ScaledRows(logits, labels, weights)
     # The temperature of some rows is near enough to start from; a class without samples keeps that of all.
     step = max(1, rows.n // START_ROWS) if bool(rows.seen.all()) else 1
-    optimum = best_scale(logits[::step], labels[::step])
+    optimum = best_scale(logits[::step], labels[::step], None if weights is None else weights[::step])
     start = torch.zeros(2, rows.num_classes, dtype=torch.float64)
     start[0] = optimum.scale if optimum.bound is None else 1.0
     change = 1e-15 if rows.dtype == torch.float64 else 1e-6
     result = truncated_newton(rows, start, tolerance=1e-9, change=change, iterations=VECTOR_ITERATIONS)
-    weights, bias = result.at
+    scales, bias = result.at
     notes = [] if result.converged else [f"the fit stopped at its last iteration with a slope of {result.steepest:.1e}"]
     if not bool(rows.seen.all()):
         notes.append("classes without a validation sample keep their temperature-scaled logit")
@@ -424,7 +431,7 @@ def vector(logits: Logits, labels: Labels) -> FittedValues:
             f"{certain} of {rows.num_classes} classes are told apart perfectly: their weights have no best value, the "
             "search was stopped where they no longer matter"
         )
-    return FittedValues({"weights": weights.clone(), "bias": bias - bias.mean()}, tuple(notes))
+    return FittedValues({"weights": scales.clone(), "bias": bias - bias.mean()}, tuple(notes))
 
 
 class ScaledRows:
@@ -434,7 +441,7 @@ class ScaledRows:
     needs no exponentials.
     """
 
-    def __init__(self, logits: Logits, labels: Labels) -> None:
+    def __init__(self, logits: Logits, labels: Labels, weights: Floats | None = None) -> None:
         n, num_classes = logits.shape
         wide = logits.dtype == torch.float64 or n * num_classes <= VECTOR_FLOAT64_ELEMENTS
         self.dtype = torch.float64 if wide else torch.float32
@@ -443,9 +450,10 @@ class ScaledRows:
         self.probs = torch.empty(n, num_classes, dtype=self.dtype)
         self.first = torch.empty(self.block, num_classes, dtype=self.dtype)
         self.ones = torch.ones(self.block, dtype=self.dtype)
+        self.counts = None if weights is None else torch.from_numpy(weights)
         self.true_logits = logits.gather(1, labels[:, None]).squeeze(1).double()
-        hits = torch.bincount(labels, minlength=num_classes)
-        hit_logits = torch.bincount(labels, self.true_logits, minlength=num_classes)
+        hits = torch.bincount(labels, self.counts, minlength=num_classes)
+        hit_logits = torch.bincount(labels, self.counted(self.true_logits), minlength=num_classes)
         self.hits, self.seen = torch.stack([hit_logits, hits]) / n, hits > 0
         self.value = self.bent_at = math.inf
         self.bends = torch.zeros(3, num_classes, dtype=torch.float64)
@@ -453,13 +461,13 @@ class ScaledRows:
     def measure(self, at: Tensor) -> tuple[float, Tensor]:
         """Mean NLL and its slope `2 c`: mean (p - onehot) z and mean (p - onehot)."""
         scale, bias = at[:, self.labels]
-        value = -float((scale * self.true_logits + bias).sum())
+        value = -float(self.counted(scale * self.true_logits + bias).sum())
         sums = torch.zeros(2, self.num_classes, dtype=torch.float64)
         for part in self.blocks():
             rows, probs, log_total = self.probs_of(part, at)
-            value += float(log_total.sum(dtype=torch.float64))
-            sums[0].add_(self.total(torch.mul(rows, probs, out=self.first[: len(rows)])))
-            sums[1].add_(self.total(probs))
+            value += float(self.counted(log_total, part).sum(dtype=torch.float64))
+            sums[0].add_(self.total(torch.mul(rows, probs, out=self.first[: len(rows)]), part))
+            sums[1].add_(self.total(probs, part))
         self.value = value / self.n
         return self.value, self.seen * (sums / self.n - self.hits)
 
@@ -470,7 +478,7 @@ class ScaledRows:
             rows, probs = self.logits[part].to(self.dtype), self.probs[part]
             spread = torch.addcmul(probs, probs, probs, value=-1, out=self.first[: len(rows)])
             for k in (2, 1, 0):
-                sums[k].add_(self.total(spread))
+                sums[k].add_(self.total(spread, part))
                 spread.mul_(rows)
         return sums / self.n
 
@@ -483,8 +491,8 @@ class ScaledRows:
             moved = torch.addcmul(bias, rows, weights, out=self.first[: len(rows)])
             mean = torch.from_numpy(row_dot(probs.numpy(), moved.numpy()))
             moved.sub_(mean[:, None]).mul_(probs)
-            result[1].add_(self.total(moved))
-            result[0].add_(self.total(moved.mul_(rows)))
+            result[1].add_(self.total(moved, part))
+            result[0].add_(self.total(moved.mul_(rows), part))
         return self.seen * result / self.n
 
     def inverse(self) -> InverseCurvature:
@@ -496,9 +504,15 @@ class ScaledRows:
         area = torch.maximum(squares * ones - cross**2, 1e-4 * squares * ones)
         return lambda v: torch.stack([ones * v[0] - cross * v[1], squares * v[1] - cross * v[0]]) / area
 
-    def total(self, block: Tensor) -> Tensor:
-        """Sums of the columns."""
-        return torch.mv(block.T, self.ones[: len(block)])
+    def total(self, block: Tensor, part: slice) -> Tensor:
+        """Sums of the columns, each row by its weight."""
+        return torch.mv(block.T, self.ones[: len(block)] if self.counts is None else self.counts[part].to(self.dtype))
+
+    def counted(self, values: Tensor, part: slice | None = None) -> Tensor:
+        """A number for every row times its weight."""
+        if self.counts is None:
+            return values
+        return values * (self.counts if part is None else self.counts[part])
 
     def blocks(self) -> list[slice]:
         return [slice(k, min(k + self.block, self.n)) for k in range(0, self.n, self.block)]
@@ -543,13 +557,19 @@ PULLS = {name: Interval(0.0, high_open=True) for name in ("reg_lambda", "reg_mu"
     transform=apply_matrix,
 )
 def matrix(
-    logits: Logits, labels: Labels, *, reg_lambda: float | None = None, reg_mu: float | None = None
+    logits: Logits,
+    labels: Labels,
+    weights: Floats | None = None,
+    *,
+    reg_lambda: float | None = None,
+    reg_mu: float | None = None,
 ) -> FittedValues:
     """Matrix scaling, softmax(W z + b), mean NLL + a pull of W towards the identity over the best temperature.
 
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
         labels: their classes, `n`.
+        weights: how much each sample counts, of mean 1.
         reg_lambda: ODIR of Kull et al. instead, lambda / (c (c - 1)) sum off-diagonal^2 + mu / c sum b^2; 0 is plain
             matrix scaling. Left out, 0 where there are five samples for each of the c (c + 1) numbers; where there
             are fewer, strength / n times the squares of all that differs from temperature scaling, the strength
@@ -575,14 +595,14 @@ def matrix(
     if reg_lambda is not None:
         bias = reg_lambda if reg_mu is None else reg_mu
         penalty = Penalty(off=reg_lambda / (num_classes * (num_classes - 1)), bias=bias / num_classes)
-        return fitted_map(logits, labels, lambda *_: penalty, strength=False)
+        return fitted_map(logits, labels, lambda *_: penalty, weights, strength=False)
     # A weight counts by what it does to a logit, so that the strength means the same for logits of any size.
     square = float((logits - logits.mean(dim=1, keepdim=True)).square().mean(dtype=torch.float64))
 
     def pulled(pull: float, scale: float) -> Penalty:
         return Penalty(pull * square, pull * square, pull if reg_mu is None else reg_mu, scale)
 
-    return fitted_map(logits, labels, pulled)
+    return fitted_map(logits, labels, pulled, weights)
 
 
 MOST_TURNED = 1 << 24
@@ -601,6 +621,7 @@ def fitted_map(
     logits: Logits,
     labels: Labels,
     penalty: Callable[[float, float], Penalty],
+    counts: Floats | None,
     *,
     strength: bool = True,
     log_probs: bool = False,
@@ -609,6 +630,7 @@ def fitted_map(
 
     Args:
         penalty: of a pull and the scale of the best temperature.
+        counts: how much each sample counts, of mean 1.
         strength: whether n times the pull is to be found by cross-validation.
         log_probs: whether the map is one of log-probabilities.
     """
@@ -617,9 +639,10 @@ def fitted_map(
     place = order.argsort()
     if logits.numel() <= MOST_TURNED:
         logits, labels = logits[:, order], place[labels]
-    optimum = best_scale(logits, labels)
+    optimum = best_scale(logits, labels, counts)
     scale = optimum.scale if optimum.bound is None else 1.0
-    rows = SoftmaxRows(logits, labels, log_sums(logits) if log_probs else None)
+    own = None if counts is None else torch.from_numpy(counts)
+    rows = SoftmaxRows(logits, labels, log_sums(logits) if log_probs else None, weights=own)
     start = scale * torch.eye(num_classes, num_classes + 1, dtype=torch.float64)
     seen = torch.bincount(labels, minlength=num_classes) > 0
 
@@ -679,6 +702,7 @@ def apply_dirichlet(values: Values, logits: Logits) -> Logits:
 def dirichlet(
     logits: Logits,
     labels: Labels,
+    weights: Floats | None = None,
     *,
     reg_lambda: float | None = None,
     reg_mu: float | None = None,
@@ -690,6 +714,7 @@ def dirichlet(
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
         labels: their classes, `n`.
+        weights: how much each sample counts, of mean 1.
         reg_lambda: pull on W; left out, ODIR with lambda = mu = strength / n, the same for every class, the strength
             chosen by cross-validated NLL on these samples.
         reg_mu: pull on b; left out while `reg_lambda` is given, lambda pulls on all entries and b (L2), not ODIR.
@@ -721,4 +746,4 @@ def dirichlet(
         reference = num_classes - 1 if released else None
         return Penalty(pull / pairs, 0.0 if odir else pull / pairs, bias / ones, reference=reference)
 
-    return fitted_map(logits, labels, pulled, strength=reg_lambda is None, log_probs=True)
+    return fitted_map(logits, labels, pulled, weights, strength=reg_lambda is None, log_probs=True)

@@ -15,7 +15,7 @@ from scipy.optimize import isotonic_regression
 from confide.calibrators.base import CALIBRATORS, FittedValues, Values, map_rows
 from confide.calibrators.temperature_scaling import Optimum, best_scale, bound_notes
 from confide.checks import SEEDS, InputError
-from confide.numerics.binning import bin_of
+from confide.numerics.binning import bin_of, ranks_of_weights
 from confide.registry import Interval
 from confide.types import Floats, Labels, Logits, PerSample
 
@@ -45,7 +45,13 @@ def apply_meta_cal(values: Values, logits: Logits) -> Logits:
     transform=apply_meta_cal,
 )
 def metamis(
-    logits: Logits, labels: Labels, *, alpha: float = 0.05, seed: int = 0, rows: Sequence[int] | None = None
+    logits: Logits,
+    labels: Labels,
+    weights: Floats | None = None,
+    *,
+    alpha: float = 0.05,
+    seed: int = 0,
+    rows: Sequence[int] | None = None,
 ) -> FittedValues:
     """Meta-Cal under a miscoverage constraint: softmax(z / T) where the entropy is below a threshold, else 1 / c.
 
@@ -54,6 +60,7 @@ def metamis(
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
         labels: their classes, `n`.
+        weights: how much each sample counts, of mean 1.
         alpha: share of right predictions that may fall above the threshold. Default: the choice of the paper.
         seed: of the draw of right predictions (a tenth, at most 500) that set the threshold.
         rows: these validation rows set the threshold instead of drawn ones.
@@ -75,8 +82,17 @@ def metamis(
     entropy = entropy_of(logits)
     right = (logits.argmax(dim=1) == labels).nonzero().squeeze(1).numpy()
     chosen = chosen_rows(rows, right, len(right) // 10, seed, len(labels))
-    threshold = float(np.quantile(entropy[chosen].numpy(), 1 - alpha, method="higher"))
-    return tempered_below(logits, labels, entropy, threshold, chosen)
+    threshold = _higher_quantile(entropy[chosen].numpy(), 1 - alpha, None if weights is None else weights[chosen])
+    return tempered_below(logits, labels, entropy, threshold, chosen, weights)
+
+
+def _higher_quantile(values: Floats, share: float, weights: Floats | None) -> float:
+    """The smallest value with at least that share of the others below it."""
+    if weights is None:
+        return float(np.quantile(values, share, method="higher"))
+    order = np.argsort(values, kind="stable")
+    ranks = ranks_of_weights(weights[order])
+    return float(values[order][np.searchsorted(ranks, share * ranks[-1] - 1e-9)])
 
 
 def chosen_rows(rows: Sequence[int] | None, pool: NDArray[np.int64], size: int, seed: int, n: int) -> NDArray[np.int64]:
@@ -92,13 +108,19 @@ def chosen_rows(rows: Sequence[int] | None, pool: NDArray[np.int64], size: int, 
 
 
 def tempered_below(
-    logits: Logits, labels: Labels, entropy: PerSample, threshold: float, chosen: NDArray[np.int64]
+    logits: Logits,
+    labels: Labels,
+    entropy: PerSample,
+    threshold: float,
+    chosen: NDArray[np.int64],
+    weights: Floats | None = None,
 ) -> FittedValues:
     """Temperature on the rows that did not set the threshold and lie below it."""
     below = entropy < threshold
     below[torch.from_numpy(chosen)] = False
     notes = [f"{int((entropy >= threshold).sum())} of {len(labels)} validation samples get the uniform answer"]
-    optimum = best_scale(logits[below], labels[below]) if bool(below.any()) else Optimum(1.0)
+    own = None if weights is None else weights[below.numpy()]
+    optimum = best_scale(logits[below], labels[below], own) if bool(below.any()) else Optimum(1.0)
     if not bool(below.any()):
         notes.append("no other sample lies below the entropy threshold, so T stays 1; use more validation samples")
     values = {"threshold": threshold, "temperature": optimum.temperature}

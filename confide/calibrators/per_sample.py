@@ -67,7 +67,7 @@ def apply_network(values: Values, logits: Logits) -> Logits:
     transform=apply_network,
 )
 def parameterised_temperature(
-    logits: Logits, labels: Labels, *, criterion: str = "brier", seed: int = 0
+    logits: Logits, labels: Labels, weights: Floats | None = None, *, criterion: str = "brier", seed: int = 0
 ) -> FittedValues:
     """Parameterised temperature scaling, softmax(z / T) with T a small network of the ten largest logits.
 
@@ -77,6 +77,7 @@ def parameterised_temperature(
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
         labels: their classes, `n`.
+        weights: how much each sample counts, of mean 1.
         criterion: `brier`, the authors', or `nll`.
         seed: of the network's first weights.
 
@@ -98,7 +99,14 @@ def parameterised_temperature(
     place = (classes == labels[:, None]).double().argmax(dim=1)
     order = torch.from_numpy(np.lexsort((place.numpy(), *ranked.numpy().T)))
     rows, known = ranked[order], place[order]
-    optimum = best_scale(rows, known)
+    # Units of the weights must make no difference either.
+    counts = None if weights is None else weights[order.numpy()].astype(np.float32).astype(np.float64)
+    optimum = best_scale(rows, known, counts)
+    share = (
+        torch.full((len(known),), 1 / len(known), dtype=torch.float64)
+        if counts is None
+        else torch.from_numpy(counts / counts.sum())
+    )
     generator = torch.Generator().manual_seed(seed)
     values = {"temperature": torch.tensor(optimum.temperature, dtype=torch.float64)}
     widths = (min(TOP_LOGITS, logits.shape[1]), *HIDDEN, 1)
@@ -115,8 +123,8 @@ def parameterised_temperature(
     def loss_of(parts: Values) -> Tensor:
         moved = apply_network({**parts, "temperature": values["temperature"]}, rows)
         if criterion == "nll":
-            return nn.functional.cross_entropy(moved, known)
-        return (torch.softmax(moved, dim=1) - target).square().sum(dim=1).mean()
+            return nn.functional.cross_entropy(moved, known, reduction="none") @ share
+        return (torch.softmax(moved, dim=1) - target).square().sum(dim=1) @ share
 
     def closure() -> Tensor:
         optimiser.zero_grad()
@@ -173,6 +181,7 @@ def apply_density(values: Values, logits: Logits, evidence: Evidence) -> Logits:
 def dac(
     logits: Logits,
     labels: Labels,
+    weights: Floats | None = None,
     *,
     evidence: Evidence,
     neighbours: int = 10,
@@ -186,6 +195,7 @@ def dac(
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
         labels: their classes, `n`.
+        weights: how much each sample counts, of mean 1.
         evidence: what `calibrators.fit` makes of `features` and `fitted`.
         neighbours: training samples whose distances are averaged.
         criterion: `nll` or `brier`, both the authors'.
@@ -218,22 +228,23 @@ def dac(
     signals = layer_distances(values, evidence.need_features)
     typical = signals.mean(dim=0)
     typical = torch.where(typical > 0, typical, 1.0)
-    # Weights of 1 and s_l / mean s_l, in units of the best single temperature.
+    # Parts of 1 and s_l / mean s_l, in units of the best single temperature.
     columns = torch.cat([torch.ones(len(signals), 1, dtype=torch.float64), signals / typical], dim=1)
-    optimum = best_scale(logits, labels)
+    optimum = best_scale(logits, labels, weights)
+    share = torch.from_numpy(np.full(len(labels), 1 / len(labels)) if weights is None else weights / weights.sum())
     scaled, target = logits.double() * optimum.scale, nn.functional.one_hot(labels, logits.shape[1]).double()
 
-    def objective(weights: Floats) -> tuple[float, Floats]:
-        temperature = (columns @ torch.from_numpy(weights))[:, None]
+    def objective(parts: Floats) -> tuple[float, Floats]:
+        temperature = (columns @ torch.from_numpy(parts))[:, None]
         moved = scaled / temperature
         log_probs = torch.log_softmax(moved, dim=1)
         probs = log_probs.exp()
         if criterion == "nll":
-            loss, pull = -log_probs.gather(1, labels[:, None]).mean(), probs - target
+            loss, pull = -(log_probs.gather(1, labels[:, None])[:, 0] @ share), probs - target
         else:
-            loss, gap = (probs - target).square().sum(dim=1).mean(), 2 * (probs - target)
+            loss, gap = (probs - target).square().sum(dim=1) @ share, 2 * (probs - target)
             pull = probs * (gap - (gap * probs).sum(dim=1, keepdim=True))
-        by_temperature = (pull * -moved / temperature).sum(dim=1) / len(scaled)
+        by_temperature = (pull * -moved / temperature).sum(dim=1) * share
         return float(loss), (by_temperature @ columns).numpy()
 
     count = len(widths)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
+from itertools import repeat
 
 import numpy as np
 import torch
@@ -24,33 +24,46 @@ from confide.calibrators.base import (
 )
 from confide.checks import InputError
 from confide.facts import SMALLEST_PROBABILITY
-from confide.numerics.binning import MOST_BINS, bin_of, width_edges
+from confide.numerics.binning import MOST_BINS, bin_of, ranks_of_weights, split_edges, width_edges
 from confide.numerics.logistic import PooledPoints, logistic_regressions
 from confide.types import Flags, Floats, Labels, Logits, Probs
 
 # Monotone and piecewise linear maps of one number: nodes found in numpy, applied in torch.
 
 
-def isotonic_nodes(chunks: Iterable[Floats], hits: Floats) -> tuple[Floats, Floats]:
+def isotonic_nodes(
+    chunks: Iterable[Floats],
+    hits: Floats,
+    weights: Iterable[Floats] | None = None,
+    hit_weights: Floats | None = None,
+) -> tuple[Floats, Floats]:
     """Nodes of the isotonic regression of 0/1 outcomes on scores: ends of its steps, joined by lines.
 
     Only the scores of the hits (outcome 1) are kept: a step can only begin at one of them, because whatever follows
     a hit without another hit has a smaller mean and is pooled with it. So the scores may come in chunks, in any order,
-    and memory grows with the hits, not with the scores.
+    and memory grows with the hits, not with the scores. Weights come in the same chunks.
     """
-    starts, multiplicity = np.unique(hits, return_counts=True)
+    starts, place = np.unique(hits, return_inverse=True)
+    multiplicity = np.bincount(place.reshape(-1), hit_weights, minlength=len(starts))
     count = np.zeros(len(starts) + 1)
     last = np.full(len(starts) + 1, -np.inf)  # largest score of every interval [start, next start)
     first = np.inf
-    for chunk in chunks:
+    for chunk, own in zip(chunks, repeat(None) if weights is None else weights, strict=False):
         ordered = np.sort(chunk)
         ends = np.append(np.searchsorted(ordered, starts, side="left"), len(ordered))
         sizes = np.diff(ends, prepend=0)
-        count += sizes
+        if own is None:
+            count += sizes
+        else:
+            sums = np.append(0.0, np.cumsum(own[np.argsort(chunk, kind="stable")]))
+            count += np.diff(sums[ends], prepend=0.0)
         filled = sizes > 0
         last[filled] = np.maximum(last[filled], ordered[ends[filled] - 1])
         first = min(first, float(ordered[0])) if len(ordered) else first
-    begin, outcome = np.insert(starts, 0, first), np.insert(multiplicity / np.maximum(count[1:], 1), 0, 0.0)
+    begin, outcome = (
+        np.insert(starts, 0, first),
+        np.insert(multiplicity / np.where(count[1:] > 0, count[1:], 1), 0, 0.0),
+    )
     keep = count > 0
     fitted = isotonic_regression(outcome[keep], weights=count[keep])
     edges = fitted.blocks
@@ -145,13 +158,19 @@ def apply_isotonic(values: Values, logits: Logits) -> Logits:
     transform=apply_isotonic,
 )
 def isotonic(
-    logits: Logits, labels: Labels, *, form: str = "one_vs_rest", pseudo_count: float = PSEUDO_COUNT
+    logits: Logits,
+    labels: Labels,
+    weights: Floats | None = None,
+    *,
+    form: str = "one_vs_rest",
+    pseudo_count: float = PSEUDO_COUNT,
 ) -> FittedValues:
     """Isotonic regression, q_k proportional to m_k(p_k) with m_k monotone, fitted to 1[y = k].
 
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
         labels: their classes, `n`.
+        weights: how much each sample counts, of mean 1.
         form: `one_vs_rest` fits a map per class; `ranked` adds 1e-9 p to it, so that classes on one step keep their
             order (IROvA); `one_map` shares one such map among all classes and never changes the argmax (IRM).
         pseudo_count: added samples of every class that fall anywhere, (n m + a) / (n + a c): no class is impossible
@@ -172,10 +191,13 @@ def isotonic(
     """
     ranking = torch.tensor(0.0 if form == "one_vs_rest" else RANKING_SHARE, dtype=torch.float64)
     if form == "one_map":
-        steps = isotonic_nodes((chunk.ravel() for chunk in _chunks(logits)), _true_probs(logits, labels))
+        every = None if weights is None else _repeated(weights, logits)
+        steps = isotonic_nodes(
+            (chunk.ravel() for chunk in _chunks(logits)), _true_probs(logits, labels), every, weights
+        )
         nodes, levels = (padded([part])[0] for part in steps)
     else:
-        nodes, levels = (padded(list(part)) for part in zip(*_class_maps(logits, labels), strict=True))
+        nodes, levels = (padded(list(part)) for part in zip(*_class_maps(logits, labels, weights), strict=True))
     levels = with_pseudo_counts(levels, pseudo_count, len(logits), logits.shape[1])
     return FittedValues({"nodes": nodes, "levels": levels, "ranking": ranking})
 
@@ -190,6 +212,14 @@ def _chunks(logits: Logits) -> Iterator[Floats]:
         yield torch.softmax(block, dim=1).numpy()
 
 
+def _repeated(weights: Floats, logits: Logits) -> Iterator[Floats]:
+    """The weight of every probability of the chunks."""
+    start = 0
+    for block in row_blocks(logits):
+        yield np.repeat(weights[start : start + len(block)], logits.shape[1])
+        start += len(block)
+
+
 def _true_probs(logits: Logits, labels: Labels) -> Floats:
     # From the same chunks as the scores: a hit must be found among them to the last bit.
     start, true = 0, []
@@ -199,12 +229,19 @@ def _true_probs(logits: Logits, labels: Labels) -> Floats:
     return np.concatenate(true)
 
 
-def _class_maps(logits: Logits, labels: Labels) -> Iterator[tuple[Floats, Floats]]:
+def _class_maps(logits: Logits, labels: Labels, weights: Floats | None) -> Iterator[tuple[Floats, Floats]]:
     for first, probs in class_columns(logits):
         for k, column in enumerate(probs, start=first):
-            hits = column[labels.numpy() == k]
+            own = labels.numpy() == k
             # A class that never occurs keeps its probabilities.
-            yield isotonic_nodes([column], hits) if len(hits) else (np.array([0.0, 1.0]), np.array([0.0, 1.0]))
+            yield isotonic_map(column, own, weights) if own.any() else (np.array([0.0, 1.0]), np.array([0.0, 1.0]))
+
+
+def isotonic_map(scores: Floats, hits: NDArray[np.bool_], weights: Floats | None) -> tuple[Floats, Floats]:
+    """Nodes of the isotonic regression of these outcomes on these scores."""
+    if weights is None:
+        return isotonic_nodes([scores], scores[hits])
+    return isotonic_nodes([scores], scores[hits], [weights], weights[hits])
 
 
 def class_columns(logits: Logits) -> Iterator[tuple[int, Floats]]:
@@ -248,6 +285,7 @@ def apply_histogram(values: Values, logits: Logits) -> Logits:
 def histogram(
     logits: Logits,
     labels: Labels,
+    weights: Floats | None = None,
     *,
     bins: int = 15,
     binning: str = "width",
@@ -259,6 +297,7 @@ def histogram(
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
         labels: their classes, `n`.
+        weights: how much each sample counts, of mean 1.
         bins: number of bins (low, high].
         binning: `width` (Guo et al.) or `mass`, edges midway between parts of equal size (Kumar et al., 2019).
         target: `top` calibrates the confidence of the predicted class and leaves the others their proportions;
@@ -280,10 +319,10 @@ def histogram(
     """
     if target == "top":
         confidence, lead = all_tops(logits)
-        maps = [bin_map(confidence, lead == labels.numpy(), bins, binning, empty)]
+        maps = [bin_map(confidence, lead == labels.numpy(), bins, binning, empty, weights)]
     else:
         maps = [
-            bin_map(column, labels.numpy() == k, bins, binning, empty)
+            bin_map(column, labels.numpy() == k, bins, binning, empty, weights)
             for first, probs in class_columns(logits)
             for k, column in enumerate(probs, start=first)
         ]
@@ -292,21 +331,17 @@ def histogram(
     return FittedValues({"edges": edges[at], "levels": levels[at]})
 
 
-def bin_map(scores: Floats, hits: Floats, bins: int, binning: str, empty: str) -> tuple[Floats, Floats]:
+def bin_map(
+    scores: Floats, hits: Floats, bins: int, binning: str, empty: str, weights: Floats | None = None
+) -> tuple[Floats, Floats]:
     """Edges of the bins, and the share of hits in each."""
-    edges = width_edges(bins) if binning == "width" else midpoint_mass_edges(scores, bins)
+    edges = width_edges(bins) if binning == "width" else np.unique(split_edges(scores, bins, weights))
     count = len(edges) - 1
     which = bin_of(scores, edges)
-    size = np.bincount(which, minlength=count)
+    size = np.bincount(which, weights, minlength=count)
+    right = np.bincount(which, hits if weights is None else hits * weights, minlength=count)
     middle = (edges[:-1] + edges[1:]) / 2 if empty == "midpoint" else np.zeros(count)
-    return edges, np.where(size > 0, np.bincount(which, hits, minlength=count) / np.maximum(size, 1), middle)
-
-
-def midpoint_mass_edges(scores: Floats, bins: int) -> Floats:
-    """0, the midpoints between neighbouring parts of the sorted scores cut into equal sizes, and 1; equal ones once."""
-    parts = [part for part in np.array_split(np.sort(scores), bins) if len(part)]
-    inner = [(left[-1] + right[0]) / 2 for left, right in pairwise(parts)]
-    return np.unique([0.0, *(edge for edge in inner if 0.0 < edge < 1.0), 1.0])
+    return edges, np.where(size > 0, right / np.where(size > 0, size, 1), middle)
 
 
 # spline: the confidence plus the slope of a spline through the cumulative calibration error.
@@ -330,12 +365,13 @@ def apply_spline(values: Values, logits: Logits) -> Logits:
     parameters=(6, 0, 0),
     transform=apply_spline,
 )
-def spline(logits: Logits, labels: Labels, *, knots: int = 6) -> FittedValues:
+def spline(logits: Logits, labels: Labels, weights: Floats | None = None, *, knots: int = 6) -> FittedValues:
     """Spline calibration of the top class, q = c + h'(rank of c), h a spline of the summed (correct - confidence).
 
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
         labels: their classes, `n`.
+        weights: how much each sample counts, of mean 1.
         knots: knots of the natural cubic spline, equally spaced over the ranks. Default: the choice of the paper.
 
     Returns:
@@ -352,28 +388,37 @@ def spline(logits: Logits, labels: Labels, *, knots: int = 6) -> FittedValues:
         [0.96, 0.81]
     """
     confidence, lead = all_tops(logits)
-    nodes, levels = spline_nodes(confidence, lead == labels.numpy(), knots)
+    nodes, levels = spline_nodes(confidence, lead == labels.numpy(), knots, weights)
     return FittedValues({"nodes": padded([nodes])[0], "levels": padded([levels])[0]})
 
 
-def spline_nodes(confidence: Floats, correct: NDArray[np.bool_], knots: int) -> tuple[Floats, Floats]:
+def spline_nodes(
+    confidence: Floats, correct: NDArray[np.bool_], knots: int, weights: Floats | None = None
+) -> tuple[Floats, Floats]:
     """Nodes and levels of the spline map of a confidence."""
     if len(correct) < 2:
         raise InputError(f"calibrator 'spline' needs at least 2 predictions, got {len(correct)}; pass those on 'val'")
     order = np.argsort(confidence, kind="stable")
     scores, correct = confidence[order], correct[order]
-    percentile = np.linspace(0.0, 1.0, len(scores))
-    curve = fitted_spline(percentile, np.cumsum(correct - scores) / len(scores), knots)
+    percentile, gaps = np.linspace(0.0, 1.0, len(scores)), correct - scores
+    if weights is not None:
+        weights = weights[order]
+        ranks = ranks_of_weights(weights)
+        percentile, gaps = ranks / ranks[-1], gaps * weights
+    curve = fitted_spline(percentile, np.cumsum(gaps) / len(scores), knots, weights)
     levels = scores + curve(percentile, 1)
     # Equal confidences are one node with their mean: the map is a function of the confidence.
     nodes, which = np.unique(scores, return_inverse=True)
-    return nodes, np.bincount(which, levels) / np.bincount(which)
+    weighted = levels if weights is None else levels * weights
+    return nodes, np.bincount(which, weighted) / np.bincount(which, weights)
 
 
-def fitted_spline(at: Floats, heights: Floats, knots: int) -> CubicSpline:
+def fitted_spline(at: Floats, heights: Floats, knots: int, weights: Floats | None = None) -> CubicSpline:
     """Least-squares natural cubic spline; its unknowns are the values at equally spaced knots on [0, 1]."""
     positions = np.linspace(0.0, 1.0, knots)
     basis = CubicSpline(positions, np.eye(knots), bc_type="natural")(at)
+    if weights is not None:
+        basis, heights = basis * np.sqrt(weights)[:, None], heights * np.sqrt(weights)
     values = np.linalg.lstsq(basis, heights, rcond=None)[0]
     return CubicSpline(positions, values, bc_type="natural")
 
@@ -404,12 +449,13 @@ def apply_beta(values: Values, logits: Logits) -> Logits:
     parameters=(0, 3, 0),
     transform=apply_beta,
 )
-def beta(logits: Logits, labels: Labels, *, form: str = "abm") -> FittedValues:
+def beta(logits: Logits, labels: Labels, weights: Floats | None = None, *, form: str = "abm") -> FittedValues:
     """Beta calibration, q_k proportional to sigmoid(a_k log p_k - b_k log(1 - p_k) + m_k), a_k, b_k not negative.
 
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
         labels: their classes, `n`.
+        weights: how much each sample counts, of mean 1.
         form: `abm` fits all three; `am` sets b = a; `ab` has no intercept and doubles p, so that 1/2 stays 1/2.
 
     Returns:
@@ -428,12 +474,12 @@ def beta(logits: Logits, labels: Labels, *, form: str = "abm") -> FittedValues:
     parts = []
     for first, probs in class_columns(logits):
         hits = labels.numpy() == np.arange(first, first + len(probs))[:, None]
-        parts.append(beta_maps(probs, hits, form))
+        parts.append(beta_maps(probs, hits, form, weights))
     a, b, intercept = torch.from_numpy(np.concatenate(parts)).T
     return FittedValues({"a": a.clone(), "b": b.clone(), "intercept": intercept.clone()})
 
 
-def beta_maps(probs: Floats, hits: Flags, form: str) -> Floats:
+def beta_maps(probs: Floats, hits: Flags, form: str, weights: Floats | None = None) -> Floats:
     """(a, b, intercept) `k 3` of k classes, from `k n`; a class that never or always occurs keeps its probabilities."""
     maps = np.tile([1.0, 1.0, 0.0], (len(probs), 1))
     number = hits.sum(axis=1)
@@ -442,16 +488,18 @@ def beta_maps(probs: Floats, hits: Flags, form: str) -> Floats:
         return maps
     odds = np.clip(probs[mixed], BETA_SMALLEST, 1 - BETA_SMALLEST)
     odds = np.log(odds) - np.log1p(-odds)
-    maps[mixed] = _beta_of_odds(odds, hits[mixed], form)
+    maps[mixed] = _beta_of_odds(odds, hits[mixed], form, weights)
     return maps
 
 
-def _beta_of_odds(odds: Floats, hits: Flags, form: str) -> Floats:
-    """The maps `k 3` of classes that both occur and do not."""
-    which = np.nonzero(hits)[0]
+def _beta_of_odds(odds: Floats, hits: Flags, form: str, times: Floats | None) -> Floats:
+    """The maps `k 3` of classes that both occur and do not; samples count so many times."""
+    which, sample = np.nonzero(hits)
     of_hits = beta_columns(odds[hits], form)
+    if times is not None:
+        of_hits = [column * times[sample] for column in of_hits]
     sums: Floats = np.stack([np.bincount(which, column, minlength=len(hits)) for column in of_hits], axis=1)
-    points = PooledPoints.of(odds)
+    points = PooledPoints.of(odds, times)
     slopes = 1 if form == "am" else 2
     free = np.ones(sums.shape, dtype=bool)
     weights = logistic_regressions(beta_columns(points.at, form), points.counts, sums, free)
@@ -466,13 +514,16 @@ def _beta_of_odds(odds: Floats, hits: Flags, form: str) -> Floats:
             weights[again] = logistic_regressions(beta_columns(part.at, form), part.counts, sums[again], free[again])
     steep = np.abs(weights[:, :slopes]).max(axis=1) > STEEP_MAP
     if points.counts is not None and steep.any():
-        columns = beta_columns(odds[steep], form)
-        weights[steep] = logistic_regressions(columns, None, sums[steep], free[steep], weights[steep])
+        columns, each = beta_columns(odds[steep], form), None
+        if times is not None:
+            each = np.broadcast_to(times, columns[0].shape)
+        weights[steep] = logistic_regressions(columns, each, sums[steep], free[steep], weights[steep])
     flat = (weights[:, :slopes] < 0).any(axis=1)
     a, b = np.where(flat, 0.0, weights[:, 0]), np.where(flat, 0.0, weights[:, slopes - 1])
     if form == "ab":
         return np.column_stack([a, b, (a - b) * np.log(2.0)])
-    log_odds = np.log(hits.sum(axis=1) / (~hits).sum(axis=1))
+    number = np.ones(hits.shape[1]) if times is None else times
+    log_odds = np.log((hits @ number) / (~hits @ number))
     return np.column_stack([a, b, np.where(flat, log_odds, weights[:, -1])])
 
 

@@ -153,9 +153,11 @@ class WeightedSum:
 
     tables: Floats
     labels: NDArray[np.int64]
+    counts: Floats
+    """How much each sample counts."""
 
     def take(self, rows: NDArray[np.intp]) -> WeightedSum:
-        return WeightedSum(self.tables[:, rows], self.labels[rows])
+        return WeightedSum(self.tables[:, rows], self.labels[rows], self.counts[rows])
 
     def losses(self, weights: Floats) -> Floats:
         """NLL of every sample."""
@@ -166,18 +168,19 @@ class WeightedSum:
 
     def moments(self, weights: Floats) -> tuple[float, Floats, Floats]:
         """Mean NLL, its slope E[S_j] - S_jy and its curvature Cov[S_j, S_l], moments under the softmax."""
-        tables, n = self.tables, len(self.labels)
+        tables, n, total_count = self.tables, len(self.labels), self.counts.sum()
         logits = np.tensordot(weights, tables, 1)
         logits -= logits.max(axis=1, keepdims=True)
         probs = np.exp(logits)
         total = probs.sum(axis=1, keepdims=True)
         probs /= total
         rows = np.arange(n)
-        loss = float((np.log(total[:, 0]) - logits[rows, self.labels]).mean())
+        loss = float((np.log(total[:, 0]) - logits[rows, self.labels]) @ self.counts) / total_count
         means = np.einsum("nc,jnc->jn", probs, tables)
-        slope = (means - tables[:, rows, self.labels]).mean(axis=1)
-        weighted = (tables * probs).reshape(len(tables), -1)
-        return loss, slope, (weighted @ tables.reshape(len(tables), -1).T - means @ means.T) / n
+        slope = (means - tables[:, rows, self.labels]) @ self.counts / total_count
+        weighted = (tables * (probs * self.counts[:, None])).reshape(len(tables), -1)
+        squares = weighted @ tables.reshape(len(tables), -1).T
+        return loss, slope, (squares - (means * self.counts) @ means.T) / total_count
 
     def fit(self, penalty: float, start: Floats) -> Floats:
         """Weights, none below 0, with the smallest NLL + penalty |opinions' weights|^2."""
@@ -199,7 +202,8 @@ class WeightedSum:
         """Log odds of every sample's top class, and whether it is right."""
         logits = np.tensordot(weights, self.tables, 1)
         top = logits.argmax(axis=1)
-        return Odds(log_odds(torch.from_numpy(logits), torch.from_numpy(top)).numpy(), top == self.labels)
+        values = log_odds(torch.from_numpy(logits), torch.from_numpy(top)).numpy()
+        return Odds(values, top == self.labels, self.counts)
 
 
 # The calibrator.
@@ -215,11 +219,11 @@ def apply_second_opinion(values: Values, logits: Logits, evidence: Evidence) -> 
     weights = torch.cat([values["network"].reshape(1), values["weights"]])
     joined = sum(weight * table for weight, table in zip(weights, tables, strict=True))
     assert isinstance(joined, Tensor)
-    kept = part_of(values, "kept")
-    if kept:
+    regression = part_of(values, "kept")
+    if regression:
         classes = logits.argmax(dim=1)
         signals = kept_signals(values, logits, classes, evidence)
-        odds = ((signals - kept["mean"]) / kept["deviation"]) @ kept["weight"] + kept["bias"]
+        odds = ((signals - regression["mean"]) / regression["deviation"]) @ regression["weight"] + regression["bias"]
         return with_log_odds(joined, classes, odds)
     classes = joined.argmax(dim=1)
     slope, shift = values["map"]
@@ -265,6 +269,7 @@ def _words(opinion: str) -> list[str]:
 def second_opinion(
     logits: Logits,
     labels: Labels,
+    weights: Floats | None = None,
     *,
     evidence: Evidence,
     opinion: str = "gaussian",
@@ -276,6 +281,7 @@ def second_opinion(
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
         labels: their classes, `n`.
+        weights: how much each sample counts, of mean 1.
         evidence: what `calibrators.fit` makes of `features`, `fitted` and `opinions`.
         opinion: from features: `gaussian` (the class Gaussians of a fitted rmd), `logistic` regression, `knn` votes;
             several with commas.
@@ -310,9 +316,11 @@ def second_opinion(
         )
     tables = posteriors(values, evidence)
     scales = torch.stack([SCALED_TO / table.amin(dim=1).mean().clamp_max(-1e-6) for table in tables])
+    counts = np.ones(len(labels)) if weights is None else weights
     sums = WeightedSum(
         np.stack([logits.double().numpy(), *((g * s).numpy() for g, s in zip(tables, scales, strict=True))]),
         labels.numpy(),
+        counts,
     )
     spread = _spread(sums.tables[0])
     sums.tables[0] /= spread
@@ -327,8 +335,8 @@ def second_opinion(
     notes = [chosen.note] if chosen.note else []
     if classes == "kept":
         values["network_alone"] = torch.tensor(chosen.alone / spread, dtype=torch.float64)
-        kept, note = _kept_regression(values, logits.double(), labels, evidence)
-        values |= kept
+        regression, note = _kept_regression(values, logits.double(), labels, counts, evidence)
+        values |= regression
         notes = [note] if note else []
     return FittedValues(values, tuple(notes))
 
@@ -360,7 +368,7 @@ def _chosen_weights(sums: WeightedSum, evidence: Evidence) -> _Chosen:
         return _Chosen(alone, alone[0], math.inf, IDENTITY, note)
     used = np.flatnonzero(folds < FOLDS)
     losses = np.zeros((len(PENALTIES), len(sums.labels)))
-    odds = [Odds.empty(len(sums.labels)) for _ in PENALTIES]
+    odds = [Odds.empty(sums.counts) for _ in PENALTIES]
     for fold in np.unique(folds[used]):
         train, held = sums.take(used[folds[used] != fold]), used[folds[used] == fold]
         inside, weights = sums.take(held), alone
@@ -369,7 +377,7 @@ def _chosen_weights(sums: WeightedSum, evidence: Evidence) -> _Chosen:
             weights = train.fit(penalty, weights)
             losses[k, held] = inside.losses(weights)
             odds[k].put(held, inside.odds(weights))
-    best = safest(losses[:, used])
+    best = safest(losses[:, used], sums.counts[used])
     weights = sums.fit(PENALTIES[best], alone)
     if not weights[1:].any():
         note = "the opinion does not predict better than temperature scaling alone, so it gets no weight"
@@ -378,15 +386,18 @@ def _chosen_weights(sums: WeightedSum, evidence: Evidence) -> _Chosen:
     return _Chosen(weights, alone[0], PENALTIES[best], line)
 
 
-def safest(losses: Floats) -> int:
+def safest(losses: Floats, counts: Floats) -> int:
     """The row with the smallest mean loss among those that beat the last one by more than noise; else the last."""
+    share, n = counts / counts.sum(), len(counts)
     gains = losses[-1] - losses
-    clear = gains.mean(axis=1) > CLEAR_GAIN * gains.std(axis=1, ddof=1) / math.sqrt(losses.shape[1])
-    return int(np.where(clear, losses.mean(axis=1), math.inf).argmin()) if clear.any() else len(losses) - 1
+    mean = gains @ share
+    noise = np.sqrt(((gains - mean[:, None]) ** 2 @ share**2) * n / max(n - 1, 1))
+    clear = mean > CLEAR_GAIN * noise
+    return int(np.where(clear, losses @ share, math.inf).argmin()) if clear.any() else len(losses) - 1
 
 
 def _kept_regression(
-    values: Values, logits: Logits, labels: Labels, evidence: Evidence
+    values: Values, logits: Logits, labels: Labels, counts: Floats, evidence: Evidence
 ) -> tuple[dict[str, Tensor], str]:
     """Logistic regression of being right on the signals, with the opinions where that predicts better held out."""
     classes = logits.argmax(dim=1)
@@ -403,16 +414,17 @@ def _kept_regression(
             for k, each in enumerate(KEPT_PENALTIES):
                 odds = signals[held] @ alone
                 if not math.isinf(each):
-                    parts, bias = fit_logistic(signals[train], correct[train], each).contributions(signals[held])
+                    fitted = fit_logistic(signals[train], correct[train], each, counts[train])
+                    parts, bias = fitted.contributions(signals[held])
                     odds = parts.sum(axis=1) + bias
-                losses[k, held] = Odds(odds, correct[held]).losses()
-        penalty = KEPT_PENALTIES[safest(losses[:, used])]
+                losses[k, held] = Odds(odds, correct[held], counts[held]).losses()
+        penalty = KEPT_PENALTIES[safest(losses[:, used], counts[used])]
     strength = {"strength": torch.tensor(1 / penalty, dtype=torch.float64)}
     if math.isinf(penalty):
         # The odds of plain temperature scaling, the first signal.
         regression = Logistic(0 * alone, 0 * alone + 1, alone, 0.0)
         note = "the opinion does not tell better whether a prediction is right, so it gets no weight"
     else:
-        regression, note = fit_logistic(signals, correct, penalty), ""
-    kept = {f"kept.{name}": torch.from_numpy(value) for name, value in regression.state().items()}
-    return {**kept, **strength}, note
+        regression, note = fit_logistic(signals, correct, penalty, counts), ""
+    state = {f"kept.{name}": torch.from_numpy(value) for name, value in regression.state().items()}
+    return {**state, **strength}, note

@@ -11,7 +11,7 @@ from confide.calibrators.base import CALIBRATORS, FittedValues, Values
 from confide.calibrators.temperature_scaling import best_scale, bound_notes
 from confide.numerics.minimise import lbfgs
 from confide.registry import Interval
-from confide.types import Labels, Logits
+from confide.types import Floats, Labels, Logits
 
 
 def apply_structured(values: Values, logits: Logits) -> Logits:
@@ -21,10 +21,13 @@ def apply_structured(values: Values, logits: Logits) -> Logits:
     return moved + rows @ values["matrix"].T if "matrix" in values else moved
 
 
-def fit_structured(logits: Logits, labels: Labels, strength: float, matrix: bool) -> FittedValues:
+def fit_structured(
+    logits: Logits, labels: Labels, counts: Floats | None, strength: float, matrix: bool
+) -> FittedValues:
     """Mean NLL + strength k / n (|v|^2 + |b|^2) + strength k (k - 1) / n |W|^2, W without its diagonal."""
     n, k = logits.shape
-    optimum = best_scale(logits, labels)
+    optimum = best_scale(logits, labels, counts)
+    own = torch.ones(n, dtype=torch.float64) if counts is None else torch.from_numpy(counts)
     rows = torch.log_softmax(logits.double() * optimum.scale, dim=1)
     penalty = strength * k / n * torch.ones(2 * k + (k * k if matrix else 0), dtype=torch.float64)
     penalty[2 * k :] *= k - 1
@@ -40,11 +43,12 @@ def fit_structured(logits: Logits, labels: Labels, strength: float, matrix: bool
         if between is not None:
             moved = moved + rows @ between.T
         log_probs = torch.log_softmax(moved, dim=1)
-        pull = (log_probs.exp() - target) / n
+        pull = (log_probs.exp() - target) * (own / n)[:, None]
         slope = [(pull * rows).sum(dim=0), pull.sum(dim=0)]
         if between is not None:
             slope.append(((pull.T @ rows) * off).ravel())
-        loss = -float(log_probs.gather(1, labels[:, None]).mean()) + float((penalty * unknowns.square()).sum())
+        likelihood = float(log_probs.gather(1, labels[:, None])[:, 0] @ own) / n
+        loss = -likelihood + float((penalty * unknowns.square()).sum())
         return loss, torch.cat(slope) + 2 * penalty * unknowns
 
     minimum = lbfgs(objective, len(penalty), tolerance=1e-8, change=1e-13, idle=3, iterations=1000, memory=20)
@@ -67,12 +71,15 @@ STRUCTURED_PAPER = "Berta et al., 2025, Structured matrix scaling, arXiv:2511.03
     parameters=(1, 2, 0),
     transform=apply_structured,
 )
-def structured_vector(logits: Logits, labels: Labels, *, strength: float = 1.0) -> FittedValues:
+def structured_vector(
+    logits: Logits, labels: Labels, weights: Floats | None = None, *, strength: float = 1.0
+) -> FittedValues:
     """Structured vector scaling, softmax(x + v * x + b) of tempered x, squares of v and b penalised by k / n.
 
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
         labels: their classes, `n`.
+        weights: how much each sample counts, of mean 1.
         strength: of the penalty; 0 is vector scaling. Default: the authors'.
 
     Returns:
@@ -88,7 +95,7 @@ def structured_vector(logits: Logits, labels: Labels, *, strength: float = 1.0) 
         >>> [round(float(p.facts.confidence.mean()), 2) for p in (val, calibrator(val))]
         [0.96, 0.8]
     """
-    return fit_structured(logits, labels, strength, matrix=False)
+    return fit_structured(logits, labels, weights, strength, matrix=False)
 
 
 @CALIBRATORS.add(
@@ -102,12 +109,15 @@ def structured_vector(logits: Logits, labels: Labels, *, strength: float = 1.0) 
     parameters=(1, 2, 1),
     transform=apply_structured,
 )
-def structured_matrix(logits: Logits, labels: Labels, *, strength: float = 1.0) -> FittedValues:
+def structured_matrix(
+    logits: Logits, labels: Labels, weights: Floats | None = None, *, strength: float = 1.0
+) -> FittedValues:
     """Structured matrix scaling, softmax(x + v * x + W x + b) of tempered x, squares of W penalised by k (k - 1) / n.
 
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
         labels: their classes, `n`.
+        weights: how much each sample counts, of mean 1.
         strength: of the penalty. Default: the authors'.
 
     Returns:
@@ -123,4 +133,4 @@ def structured_matrix(logits: Logits, labels: Labels, *, strength: float = 1.0) 
         >>> [round(float(p.facts.confidence.mean()), 2) for p in (val, calibrator(val))]
         [0.96, 0.8]
     """
-    return fit_structured(logits, labels, strength, matrix=True)
+    return fit_structured(logits, labels, weights, strength, matrix=True)

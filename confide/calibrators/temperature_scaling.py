@@ -53,13 +53,16 @@ def row_dot(left: Floating, right: Floating) -> Floating:
 
 
 class TemperedRows:
-    """Rows of logits with their labels, ready for passes at any temperature: buffers and row maxima are kept."""
+    """Rows of logits with their labels, ready for passes at any temperature: buffers and row maxima are kept.
 
-    def __init__(self, logits: Tensor, labels: Tensor) -> None:
+    Means are sums of what each row gives times its weight, of mean 1, over the number of rows.
+    """
+
+    def __init__(self, logits: Tensor, labels: Tensor, weights: Floats | None = None) -> None:
         self.rows = np.ascontiguousarray(logits.numpy())
         if self.rows.dtype not in (np.float32, np.float64):
             self.rows = self.rows.astype(np.float32)
-        self.labels = labels.numpy()
+        self.labels, self.weights = labels.numpy(), weights
         n, num_classes = self.rows.shape
         self.n = n
         self.block = min(max(n, 1), rows_in(CACHED, num_classes))
@@ -71,7 +74,8 @@ class TemperedRows:
 
     def part(self, rows: slice) -> TemperedRows:
         """Some rows, shared, with buffers of their own."""
-        return TemperedRows(torch.from_numpy(self.rows[rows]), torch.from_numpy(self.labels[rows]))
+        weights = None if self.weights is None else self.weights[rows]
+        return TemperedRows(torch.from_numpy(self.rows[rows]), torch.from_numpy(self.labels[rows]), weights)
 
     def sample(self, size: int) -> TemperedRows:
         """Every k-th row, about `size` of them."""
@@ -87,15 +91,21 @@ class TemperedRows:
     def moments(self, scale: float, bend: bool = True) -> tuple[float, float, float]:
         """Mean NLL at logits * scale, its first and (NaN unless `bend`) second derivative in log(scale)."""
         loss = slope = curvature = 0.0
-        for total, true in self._passes(scale):
+        for part, total, true in self._passes(scale):
             scaled, weight = self.scaled[: len(total)], self.weight[: len(total)]
             mean = row_dot(weight, scaled) / total
-            loss += float(np.sum(np.log(total) - true))
-            slope += float(np.sum(mean - true))
+            loss += self.total(np.log(total) - true, part)
+            slope += self.total(mean - true, part)
             if bend:
                 np.multiply(weight, scaled, out=weight)
-                curvature += float(np.sum(row_dot(weight, scaled) / total - mean * mean))
+                curvature += self.total(row_dot(weight, scaled) / total - mean * mean, part)
         return loss / self.n, slope / self.n, (curvature + slope) / self.n if bend else math.nan
+
+    def total(self, values: Floating, part: slice | None = None) -> float:
+        """The weighted sum of a number for every row of a block, or of all."""
+        if self.weights is None:
+            return float(np.sum(values, dtype=np.float64))
+        return float(values @ (self.weights if part is None else self.weights[part]))
 
     def moments_of(self, criterion: str) -> Moments:
         """The function `scale -> (value, first, second derivative)` of that criterion."""
@@ -104,7 +114,7 @@ class TemperedRows:
     def square_moments(self, scale: float, _: bool = True) -> tuple[float, float, float]:
         """Mean over rows of sum (p - onehot)^2, and its first and second derivative in log(scale)."""
         value = slope = curvature = 0.0
-        for total, true in self._passes(scale):
+        for part, total, true in self._passes(scale):
             scaled, weight = self.scaled[: len(total)], self.weight[: len(total)]
             mean = row_dot(weight, scaled) / total
             squares, first = row_dot(weight, weight), weight * scaled
@@ -112,12 +122,10 @@ class TemperedRows:
             # Sums of p^2, p^2 w and p^2 w^2 give those of p^2 (w - mean)^k.
             mass, tilt, wide = squares / total**2, row_dot(weight, first) / total**2, row_dot(first, first) / total**2
             hit, away = np.exp(true) / total, true - mean
-            value += float(np.sum(mass - 2 * hit + 1))
-            slope += float(np.sum(2 * (tilt - mean * mass) - 2 * hit * away))
-            curvature += float(
-                np.sum(4 * (wide - 2 * mean * tilt + mean**2 * mass) + 2 * (tilt - (mean + variance) * mass))
-                - np.sum(2 * hit * away**2 + 2 * hit * (away - variance))
-            )
+            value += self.total(mass - 2 * hit + 1, part)
+            slope += self.total(2 * (tilt - mean * mass) - 2 * hit * away, part)
+            bend = 4 * (wide - 2 * mean * tilt + mean**2 * mass) + 2 * (tilt - (mean + variance) * mass)
+            curvature += self.total(bend, part) - self.total(2 * hit * away**2 + 2 * hit * (away - variance), part)
         return value / self.n, slope / self.n, curvature / self.n
 
     def mixture_products(self, scale: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -131,19 +139,19 @@ class TemperedRows:
                 total, _ = self._exponentials(part, self.rows.dtype.type(factor))
                 probs.append(self.weight[: len(total)] / total[:, None].astype(self.rows.dtype))
             for i, j in ((0, 0), (0, 1), (1, 1)):
-                gram[i, j] += float(row_dot(probs[i], probs[j]).sum(dtype=np.float64)) / self.n
+                gram[i, j] += self.total(row_dot(probs[i], probs[j]), part) / self.n
             rows = np.arange(part.stop - part.start), self.labels[part]
-            hits[:2] += [float(p[rows].sum(dtype=np.float64)) / self.n for p in probs]
+            hits[:2] += [self.total(p[rows], part) / self.n for p in probs]
         gram[1, 0] = gram[0, 1]
         return gram, hits
 
     def true_probs(self, scale: float) -> NDArray[np.float64]:
         """Probability of every row's label at logits * scale."""
-        return np.concatenate([np.exp(true) / total for total, true in self._passes(scale)])
+        return np.concatenate([np.exp(true) / total for _, total, true in self._passes(scale)])
 
     def confidence(self, scale: float) -> Floating:
         """Largest probability of every row at logits * scale."""
-        return np.concatenate([1.0 / total for total, _ in self._passes(scale)])
+        return np.concatenate([1.0 / total for _, total, _ in self._passes(scale)])
 
     def correct(self) -> NDArray[np.bool_]:
         """Whether the first largest logit of a row is that of its label."""
@@ -152,10 +160,10 @@ class TemperedRows:
     def _blocks(self) -> list[slice]:
         return [slice(k, min(k + self.block, self.n)) for k in range(0, self.n, self.block)]
 
-    def _passes(self, scale: float) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
-        """`_exponentials` of one block after the other; its weights stay until the next is asked for."""
+    def _passes(self, scale: float) -> Iterator[tuple[slice, Floats, Floats]]:
+        """Rows and `_exponentials` of one block after the other; its exp(w) stay until the next is asked for."""
         for part in self._blocks():
-            yield self._exponentials(part, self.rows.dtype.type(scale))
+            yield part, *self._exponentials(part, self.rows.dtype.type(scale))
 
     def _exponentials(self, part: slice, factor: np.floating[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Fills the buffers with w and exp(w) of the block, and gives the sums of exp(w) and the w of the labels."""
@@ -185,9 +193,9 @@ class Optimum:
         return 1.0 / self.scale
 
 
-def best_scale(logits: Tensor, labels: Tensor) -> Optimum:
+def best_scale(logits: Tensor, labels: Tensor, weights: Floats | None = None) -> Optimum:
     """The scale 1/T with the smallest mean NLL, to 1e-8 in log T, or at a bound: the logits' spread * 1000^+-1."""
-    rows = TemperedRows(logits, labels)
+    rows = TemperedRows(logits, labels, weights)
     spread = rows.spread()
     if spread <= 0.0:
         return Optimum(1.0)
@@ -321,6 +329,7 @@ def _check_criterion(options: Mapping[str, Any]) -> None:
 def temperature(
     logits: Logits,
     labels: Labels,
+    weights: Floats | None = None,
     *,
     search: str = "newton",
     criterion: str | None = None,
@@ -332,6 +341,7 @@ def temperature(
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
         labels: their classes, `n`.
+        weights: how much each sample counts, of mean 1.
         search: `newton` finds the T of the smallest NLL to 1e-8; `grid` tries 0.1, 0.2, ..., 10 as the papers do.
         criterion: what the grid minimises, `ece` (the papers) or `nll`; newton minimises `nll`.
         bins: bins of the grid's ECE.
@@ -353,15 +363,15 @@ def temperature(
         [0.96, 0.8]
     """
     if search == "newton":
-        optimum = best_scale(logits, labels)
+        optimum = best_scale(logits, labels, weights)
         values = {"temperature": torch.tensor(optimum.temperature, dtype=torch.float64)}
         return FittedValues(values, bound_notes(optimum))
-    rows = TemperedRows(logits, labels)
+    rows = TemperedRows(logits, labels, weights)
     correct = rows.correct()
     losses = [
         rows.moments(1 / t)[0]
         if criterion == "nll"
-        else calibration_error(rows.confidence(1 / t), correct, bins, binning)
+        else calibration_error(rows.confidence(1 / t), correct, bins, binning, weights)
         for t in GRID
     ]
     if not np.isfinite(losses).all() or not bool(torch.isfinite(logits.sum())):
@@ -420,13 +430,19 @@ def _check_bounds(options: Mapping[str, Any]) -> None:
     transform=apply_mixture,
 )
 def ensemble_temperature(
-    logits: Logits, labels: Labels, *, criterion: str = "brier", bounds: tuple[float, float] = (0.05, 5.0)
+    logits: Logits,
+    labels: Labels,
+    weights: Floats | None = None,
+    *,
+    criterion: str = "brier",
+    bounds: tuple[float, float] = (0.05, 5.0),
 ) -> FittedValues:
     """Ensemble temperature scaling, w0 softmax(z / T) + w1 softmax(z) + w2 / c, the weights on the simplex.
 
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
         labels: their classes, `n`.
+        weights: how much each sample counts, of mean 1.
         criterion: what T and then the weights minimise, `brier` (the paper's choice) or `nll`.
         bounds: smallest and largest T, from the released code.
 
@@ -443,21 +459,21 @@ def ensemble_temperature(
         >>> [round(float(p.facts.confidence.mean()), 2) for p in (val, calibrator(val))]
         [0.96, 0.8]
     """
-    rows = TemperedRows(logits, labels)
+    rows = TemperedRows(logits, labels, weights)
     optimum = search_scale(rows, "nll" if criterion == "nll" else "squares", 0.0, (bounds[0], bounds[1]))
     if criterion == "brier":
-        weights = _squares_weights(*rows.mixture_products(optimum.scale))
+        mixture = _squares_weights(*rows.mixture_products(optimum.scale))
     else:
-        weights = _likelihood_weights(rows, optimum.scale)
+        mixture = _likelihood_weights(rows, optimum.scale)
     notes = list(bound_notes(optimum))
-    if weights[0] < 1 and not _no_less_likely(rows, optimum.scale, weights):
-        weights = np.array([1.0, 0.0, 0.0])
+    if mixture[0] < 1 and not _no_less_likely(rows, optimum.scale, mixture):
+        mixture = np.array([1.0, 0.0, 0.0])
         notes.append("the mixture of smallest Brier score is less likely than its temperature alone, which is taken")
-    if weights[2] > 0.999:
+    if mixture[2] > 0.999:
         notes.append("the weights went to the uniform part: these logits say nothing about the labels")
     values = {
         "temperature": torch.tensor(optimum.temperature, dtype=torch.float64),
-        "weights": torch.from_numpy(weights),
+        "weights": torch.from_numpy(mixture),
     }
     return FittedValues(values, tuple(notes))
 
@@ -467,7 +483,7 @@ def _no_less_likely(rows: TemperedRows, scale: float, weights: Floats) -> bool:
     first = rows.true_probs(scale)
     mixed = weights[0] * first + weights[1] * rows.true_probs(1.0) + weights[2] / rows.rows.shape[1]
     with np.errstate(divide="ignore"):
-        return bool(np.log(mixed).mean() >= np.log(first).mean())
+        return rows.total(np.log(mixed)) >= rows.total(np.log(first))
 
 
 def _squares_weights(gram: Floats, hits: Floats) -> Floats:
@@ -494,23 +510,23 @@ def _likelihood_weights(rows: TemperedRows, scale: float) -> Floats:
     for size in (2, 3):
         for face in combinations(range(3), size):
             weights = np.zeros(3)
-            weights[list(face)] = _mixture_weights(parts[:, list(face)])
+            weights[list(face)] = _mixture_weights(parts[:, list(face)], rows.weights)
             candidates.append(weights)
     with np.errstate(divide="ignore"):
-        losses = [-float(np.log(parts @ weights).mean()) for weights in candidates]
+        losses = [-rows.total(np.log(parts @ weights)) / rows.n for weights in candidates]
     # The first of nearly equal ones: a face before its inside.
     return candidates[int(np.flatnonzero(np.array(losses) <= min(losses) + 1e-12)[0])]
 
 
-def _mixture_weights(parts: Floats) -> Floats:
+def _mixture_weights(parts: Floats, counts: Floats | None) -> Floats:
     """Maximum likelihood weights of a mixture, by damped Newton; ends beside an edge if it is there."""
     size = parts.shape[1]
     weights = np.full(size, 1 / size)
     basis = np.vstack([np.eye(size - 1), -np.ones(size - 1)])
     for _ in range(100):
         share = (parts / (parts @ weights)[:, None]) @ basis
-        slope = share.sum(axis=0)
-        step = basis @ np.linalg.lstsq(share.T @ share, slope, rcond=None)[0]
+        counted = share if counts is None else share * counts[:, None]
+        step = basis @ np.linalg.lstsq(share.T @ counted, counted.sum(axis=0), rcond=None)[0]
         shrinking = step < 0
         longest = 0.9 * float((weights[shrinking] / -step[shrinking]).min()) if shrinking.any() else 1.0
         weights = weights + min(1.0, longest) * step

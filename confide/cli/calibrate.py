@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from confide.cli.shared import load_predictions, p_value, print_json, split_pair, text_table
+from confide.cli.shared import PRIOR, WEIGHTS, load_predictions, p_value, print_json, prior_of, split_pair, text_table
 
 if TYPE_CHECKING:
     from confide.calibrators import Choice
@@ -46,6 +46,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--features", nargs=2, metavar=("A", "B"), help="features of the samples of A and B, for --opinion WORD")
     add("--fitted", metavar="FILE", help="features of the training split, or a fitted rmd (confide score --save-fit)")
     add("--classes", choices=("free", "kept"), default="free", help="whether an opinion may change the class")
+    add("--weights", metavar="COLUMN", help=WEIGHTS.replace("FILE has", "the files have"))
+    add("--prior", nargs="+", metavar="SHARE", help=PRIOR.replace("FILE", "A"))
     add("--save", metavar="FILE", help="write the calibrator, .json or .safetensors")
     add("--out", metavar="FILE", help="write B calibrated, .parquet, .npz or .csv")
     add("--seed", type=int, default=0, help="of the folds and the resampling (default: 0)")
@@ -56,7 +58,7 @@ def run(args: argparse.Namespace) -> None:
     from confide.pipeline import calibration_effect
 
     _check_paths(args)
-    fitted_on, applied_to = load_predictions(args.fit), load_predictions(args.apply)
+    fitted_on, applied_to = (load_predictions(path, weights=args.weights) for path in (args.fit, args.apply))
     opinions = read_opinions(args, fitted_on, applied_to)
     words = args.methods
     if args.opinion and "second_opinion" not in (words or ()):
@@ -73,6 +75,7 @@ def run(args: argparse.Namespace) -> None:
         features=opinions.fit_features,
         fitted=opinions.fitted,
         opinions=opinions.fit_models,
+        prior=prior_of(args.prior),
         options={"second_opinion": opinions.options},
     )
     effect = calibration_effect(

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from confide.cli.shared import load_predictions, print_json, text_table
+from confide.cli.shared import WEIGHTS, load_predictions, print_json, text_table, weights_text
 
 EXAMPLE = (
     "  confide compare before.parquet after.parquet\n"
@@ -24,6 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--metrics", nargs="+", default=["core"], help="core, all, or words (see: confide list metrics)")
     add("--unit", metavar="COLUMN", help="what was drawn as one, such as the question of several answers")
     add("--score", default="msp", help="what ranks the samples (default: msp)")
+    add("--weights", metavar="COLUMN", help=WEIGHTS)
     add("--resamples", type=int, default=1000, help="bootstrap resamples (default: 1000)")
     add("--seed", type=int, default=0, help="of the resampling (default: 0)")
 
@@ -39,7 +40,9 @@ def run(args: argparse.Namespace) -> None:
     names = args.names or unique_names(args.files)
     if len(names) != len(args.files):
         raise InputError(f"--names must be {len(args.files)} words, got {len(names)}; name every file")
-    records = {name: load_predictions(path, args.unit) for name, path in zip(names, args.files, strict=True)}
+    records = {
+        name: load_predictions(path, args.unit, args.weights) for name, path in zip(names, args.files, strict=True)
+    }
     metrics: Any = args.metrics[0] if args.metrics in (["core"], ["all"]) else args.metrics
     comparisons = compare(records, metrics=metrics, score=args.score, resamples=args.resamples, seed=args.seed)
     if args.json:
@@ -57,7 +60,7 @@ def run(args: argparse.Namespace) -> None:
     first = next(iter(records.values()))
     if not first.has_labels and first.ids.tolist() == list(range(len(first))):
         print("note: without ids and labels the samples are paired by their place in the files")
-    print(f"{len(first):,} samples; better only where the Holm-corrected p is below {LEVEL}")
+    print(f"{len(first):,} samples{weights_text(first)}; better only where the Holm-corrected p is below {LEVEL}")
 
 
 def against(args: argparse.Namespace) -> None:
@@ -69,7 +72,10 @@ def against(args: argparse.Namespace) -> None:
     if args.names and len(args.names) != 2:
         raise InputError(f"--names must be 2 words with --against, got {len(args.names)}; name both groups")
     names = args.names or ["first", "second"]
-    groups = [[load_predictions(path, args.unit) for path in sorted(files)] for files in (args.files, args.against)]
+    groups = [
+        [load_predictions(path, args.unit, args.weights) for path in sorted(files)]
+        for files in (args.files, args.against)
+    ]
     metrics: Any = args.metrics[0] if args.metrics in (["core"], ["all"]) else args.metrics
     rows = compare_groups(*groups, metrics=metrics, score=args.score, resamples=args.resamples, seed=args.seed)
     if args.json:
@@ -92,6 +98,7 @@ def against(args: argparse.Namespace) -> None:
     print(text_table([*header, "p", "p (Holm)", "better"], cells))
     paired = "paired by the order of their names" if len(groups[0]) == len(groups[1]) else "not paired"
     runs = f"{len(groups[0])} and {len(groups[1])} runs, {paired}, on {len(groups[0][0]):,} samples"
+    runs += weights_text(groups[0][0])
     print(f"\n{runs}; intervals hold the chance of runs and of samples; better only where p (Holm) is below {LEVEL}")
 
 

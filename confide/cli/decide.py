@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from confide.cli.shared import load_predictions, print_json, text_table, write_evaluation
+from confide.cli.shared import WEIGHTS, load_predictions, print_json, text_table, weights_text, write_evaluation
 
 if TYPE_CHECKING:
     from confide.decisions import DecisionRule, Decisions
@@ -35,6 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--capacity", type=int, metavar="N", help="ask about N of these samples at most, where it saves most")
     add("--actions", nargs="+", metavar="NAME", help="names of the columns of the costs, where they are not classes")
     add("--calibrator", metavar="FILE", help="applied first; made by confide calibrate --save")
+    add("--weights", metavar="COLUMN", help=WEIGHTS)
     add("--load", metavar="RULE", help="instead of costs: a rule that was saved")
     add("--save", metavar="RULE", help="write the rule, .json")
     add("--out", metavar="FILE", help="write id, action and expected cost of every sample, .csv, .parquet or .npz")
@@ -42,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    predictions = load_predictions(args.file)
+    predictions = load_predictions(args.file, weights=args.weights)
     stage = "raw"
     if args.calibrator:
         from confide.calibrators import load as load_calibrator
@@ -64,7 +65,7 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         print_json({"result": decided.result.as_row(), "files": written})
     else:
-        show(decided.result, written)
+        show(decided.result, written, weights_text(predictions))
 
 
 def rule_of(args: argparse.Namespace, num_classes: int) -> DecisionRule:
@@ -112,8 +113,10 @@ def write_actions(path: str, decided: Decisions, ids: Any) -> None:
     formats.write_table(path, columns)
 
 
-def show(result: DecisionResult, written: list[str]) -> None:
+def show(result: DecisionResult, written: list[str], weighted: str) -> None:
     """Tables for a person."""
+    if weighted:
+        print(f"{result.n:,} samples{weighted}\n")
     rows = [[name, f"{share:.1%}", f"{round(share * result.n):,}"] for name, share in result.shares.items()]
     print(text_table(["action", "share", "samples"], rows))
     if result.threshold is not None:

@@ -60,6 +60,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     print(f"confide {report['confide']} on Python {report['python']}, {report['system']}, {report['cores']} cores")
     print(f"accelerator: {report['accelerator']}")
+    print(f"threads: {report['threads']} (OMP_NUM_THREADS sets another number)")
     print(f"free disk here: {report['free_disk_gb']:.0f} GB\n")
     if not report["core"]:
         print("confide is not installed here, only imported, so what it needs is not known; run: pip install confide")
@@ -93,6 +94,7 @@ def examine() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.machine()}",
         "cores": os.cpu_count(),
         "accelerator": accelerator(),
+        "threads": threads(),
         "free_disk_gb": shutil.disk_usage(Path.cwd()).free / 1e9,
         "core": {name: version_of(name) for name in needed[""]},
         "extras": {
@@ -114,6 +116,15 @@ def version_of(distribution: str) -> str | None:
     except metadata.PackageNotFoundError:
         module = re.sub(r"[-.]", "_", distribution).lower()
         return "present" if find_spec(module) else None
+
+
+def threads() -> int | None:
+    """Threads that torch works with on the CPU; None where it is missing."""
+    if find_spec("torch") is None:
+        return None
+    import torch
+
+    return torch.get_num_threads()
 
 
 def accelerator() -> str:

@@ -40,25 +40,25 @@ def run(args: argparse.Namespace) -> int:
         raise InputError("--miss and --false-alarm are two sides of a cost; give both")
     predictions = load_predictions(args.file)
     if args.load:
-        made = LabelThresholds.load(args.load)
+        thresholds = LabelThresholds.load(args.load)
     else:
         costs = None if args.miss is None else {"miss": args.miss, "false_alarm": args.false_alarm}
         ways = {"costs": costs, "f_beta": args.f_beta, "precision": args.precision}
-        made = label_thresholds(predictions, **ways, confidence=args.confidence)
+        thresholds = label_thresholds(predictions, **ways, confidence=args.confidence)
     if args.save:
-        made.save(args.save)
-    sets = made(load_predictions(args.apply) if args.apply else predictions)
+        thresholds.save(args.save)
+    sets = thresholds(load_predictions(args.apply) if args.apply else predictions)
     if args.out:
         sets.save(args.out)
     share = dict(zip(sets.names, sets.holds.mean(axis=0).tolist(), strict=True))
     if args.json:
-        print_json({**vars(made), "claimed": share, "files": [f for f in (args.save, args.out) if f]})
+        print_json({**vars(thresholds), "claimed": share, "files": [f for f in (args.save, args.out) if f]})
     else:
         cells = [
-            [name, "-" if (t := made.thresholds[name]) is None else f"{t:.4f}", f"{share[name]:.1%}"]
+            [name, "-" if (t := thresholds.thresholds[name]) is None else f"{t:.4f}", f"{share[name]:.1%}"]
             for name in sets.names
         ]
         print(text_table(["label", "holds above", "claimed"], cells))
-        for note in made.notes:
+        for note in thresholds.notes:
             print(f"note: {note}")
-    return NOT_KEPT if made.promised is not None and all(t is None for t in made.thresholds.values()) else 0
+    return NOT_KEPT if thresholds.promised is not None and all(t is None for t in thresholds.thresholds.values()) else 0

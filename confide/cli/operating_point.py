@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from confide.cli.shared import NOT_KEPT, load_predictions, print_json, split_pair, text_table
+from confide.cli.shared import NOT_KEPT, WEIGHTS, load_predictions, print_json, split_pair, text_table
 
 if TYPE_CHECKING:
     from confide.predictions import Predictions
@@ -37,6 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--score", default="msp", help="what ranks the samples (default: msp)")
     parser.add_argument("--method", default="fixed_sequence", help="fixed_sequence, fallback or sgr")
     parser.add_argument("--per-class", action="store_true", help="one threshold per predicted class")
+    parser.add_argument("--weights", metavar="COLUMN", help=WEIGHTS)
     parser.add_argument("--apply", metavar="POINT", help="apply a saved point to FILE instead")
     parser.add_argument("--out", help="write the point (.json), or with --apply what is accepted (.csv ...)")
 
@@ -47,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
 
     if not args.apply and (args.risk is None) == (args.coverage is None):
         raise InputError("give either --risk, the error rate you may not exceed, or --coverage, the share to accept")
-    predictions = load_predictions(args.file)
+    predictions = load_predictions(args.file, weights=args.weights)
     if args.apply:
         return apply(args, predictions)
     point = operating_point(
@@ -103,18 +104,26 @@ def point_text(point: OperatingPoint) -> str:
             ["predicted class", f"accept from {point.score}", "accepted", "errors", "risk at most"], rows
         )
         risks = f"\n\n{risk_table(point.risks)}\n{sureness(point)}" if point.risks else ""
-        return table + risks + (f"\n{point.note}" if point.note else "")
+        return table + risks + (f"\n{point.note}" if point.note else "") + like_these(point, "\nfor samples")
     if point.threshold is None:
         return point.note
+    weighted = "" if point.largest_weight is None else " by weight"
     accept = (
         f"accept a prediction if {point.score} >= {point.threshold:.6f}\n"
-        f"coverage {point.coverage:.1%} ({point.accepted:,} of {point.n:,}), {point.errors:,} errors among them\n"
+        f"coverage {point.coverage:.1%}{weighted} ({point.accepted:,} of {point.n:,}), "
+        f"{point.errors:,} errors among them\n"
     )
     if point.risks:
         return f"{accept}\n{risk_table(point.risks)}\n{sureness(point)}"
-    return (
-        f"{accept}with confidence {point.confidence:g} the risk is at most {risk_text(point)}, for samples like these"
-    )
+    promise = f"with confidence {point.confidence:g} the risk is at most {risk_text(point)}"
+    return f"{accept}{promise}, for samples like these{like_these(point)}"
+
+
+def like_these(point: OperatingPoint, start: str = "") -> str:
+    """What a promise about weighted samples supposes of them."""
+    if point.largest_weight is None:
+        return ""
+    return f"{start}, none of them heavier than {point.largest_weight:.3g} times the mean"
 
 
 def risk_table(risks: Sequence[PromisedRisk]) -> str:
@@ -135,7 +144,7 @@ def risk_table(risks: Sequence[PromisedRisk]) -> str:
 def sureness(point: OperatingPoint) -> str:
     """How far the promises of a point hold."""
     how = "on average" if point.promise == "expectation" else f"together with confidence {point.confidence:g}"
-    return f"these hold {how}, for samples like these"
+    return f"these hold {how}, for samples like these{like_these(point)}"
 
 
 def risk_text(point: OperatingPoint) -> str:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 EXAMPLE = """  confide score fashion-sample --method rmd --features cached -o scores.parquet
   confide score photos/ --method rmd --method kmeans --features efficientnet_lite0 --find-label-errors suspects.csv
   confide score features.npz --method rmd -o scores.parquet
+  confide score --predictions out-of-fold.npz --find-label-errors suspects.csv
   confide score fashion-sample --split test --features pixels --write-features test-pixels.npz
   confide score fashion-sample --method rmd --save-fit difficulty.safetensors
   confide score new-photos/ --fitted difficulty.safetensors --labels predicted -o new.parquet
@@ -23,8 +24,15 @@ EXAMPLE = """  confide score fashion-sample --method rmd --features cached -o sc
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("data", metavar="DATA", help="dataset word or path; or features: .npz, .parquet, shard folder")
-    parser.add_argument("--method", action="append", help="difficulty word, several allowed (default: rmd)")
+    parser.add_argument(
+        "data",
+        metavar="DATA",
+        nargs="?",
+        help="dataset word or path; or features: .npz, .parquet, shard folder; none judges --predictions alone",
+    )
+    parser.add_argument(
+        "--method", action="append", help="difficulty word, several allowed (default: rmd; loss without DATA)"
+    )
     parser.add_argument("--features", help="extractor word (default: cached, else efficientnet_lite0)")
     parser.add_argument("--split", help="split to score, or all of them (default: train)")
     parser.add_argument("--fit-split", help="split to fit on (default: the one scored)")
@@ -39,6 +47,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--out", default="scores.parquet", help="scores file (default: scores.parquet)")
     parser.add_argument("--gallery", help="HTML page (default: beside the scores); 'none' for no page")
     parser.add_argument("--find-label-errors", metavar="FILE", help="export suspects, ranked")
+    parser.add_argument(
+        "--max-fdr", type=float, default=0.2, help="estimated share of right labels among suspects (default: 0.2)"
+    )
     parser.add_argument("--no-verdicts", action="store_true", help="scores only: no look at labels and quality")
     parser.add_argument("--words", metavar="FILE", help="vocabulary: explain hard samples in words")
     parser.add_argument("--cache", help="folder for feature shards (default: beside the scores)")
@@ -100,6 +111,7 @@ def _request(args: argparse.Namespace) -> ScoringRequest:
         predictions=load_predictions(args.predictions) if args.predictions else None,
         keep_features=bool(args.write_features),
         judge=True if judge is None and args.find_label_errors else judge,
+        max_fdr=args.max_fdr,
         vocabulary=read_vocabulary(args.words) if args.words else (),
     )
 
@@ -137,10 +149,14 @@ def _summary(args: argparse.Namespace, scored: ScoredData) -> dict[str, Any]:
     if args.save_fit or args.fitted:
         summary["fit"] = str(args.save_fit or args.fitted)
     if scored.verdicts is not None:
-        summary["verdicts"] = scored.verdict_counts()
+        evidence = scored.verdicts.evidence
+        summary |= {"verdicts": scored.verdict_counts(), "evidence": str(evidence)}
         if args.find_label_errors:
-            suspects = len(scored.verdicts.suspects())
-            summary["label_errors"] = {"file": str(args.find_label_errors), "suspects": suspects}
+            summary["label_errors"] = {
+                "file": str(args.find_label_errors),
+                "suspects": evidence.listed,
+                "false_discovery_rate": evidence.false_discovery_rate,
+            }
     if scored.agreement:
         names = ("a", "b", "kendall", "spearman")
         summary["agreement"] = [{name: getattr(row, name) for name in names} for row in scored.agreement]
@@ -208,6 +224,7 @@ def _show(summary: dict[str, Any]) -> None:
     if "verdicts" in summary:
         share = [[w, f"{k:,}", f"{100 * k / summary['n']:.1f} %"] for w, k in summary["verdicts"].items()]
         print("\n" + text_table(("looks like", "samples", "share"), share))
+        print(f"labels: {summary['evidence']}")
     for row in summary.get("words", []):
         print(f"hard {row['class']}: {', '.join(row['hard'])}; easy: {', '.join(row['easy'])}")
     for note in summary["notes"]:

@@ -124,13 +124,43 @@ def print_json(value: Any) -> None:
 # Predictions that a verb is given, and what is doubtful about them.
 
 
-def load_predictions(path: str | Path, unit: str | None = None) -> Predictions:
-    """The predictions of a file, with the column that says what was drawn as one, where that is given."""
+WEIGHTS = "column that says how much each sample counts (default: weight, where FILE has it)"
+
+
+PRIOR = (
+    "shares of the classes where the model is used, if FILE was drawn by class: a number a class, or NAME=SHARE each"
+)
+
+
+def prior_of(texts: Sequence[str] | None) -> list[float] | dict[str, float] | None:
+    """Shares of the classes in their order, or by name."""
+    from confide.checks import InputError
+
+    if texts is None:
+        return None
+    try:
+        if not any("=" in text for text in texts):
+            return [float(text) for text in texts]
+        return {name: float(share) for name, _, share in (text.rpartition("=") for text in texts)}
+    except ValueError:
+        raise InputError(f"--prior takes a number a class, or NAME=NUMBER each, got '{' '.join(texts)}'") from None
+
+
+def weights_text(predictions: Predictions) -> str:
+    """How many samples of equal weight weighted ones are worth, to go behind their number."""
+    weights = predictions.counted().relative_weights
+    if weights is None:
+        return ""
+    return f", weighted: worth {weights.sum() ** 2 / (weights @ weights):,.0f} of equal weight"
+
+
+def load_predictions(path: str | Path, unit: str | None = None, weights: str | None = None) -> Predictions:
+    """The predictions of a file, with the columns of what was drawn as one and of the weights, where given."""
     from confide.predictions import Predictions
 
     with warnings_on_stderr():
         predictions = Predictions.load(path)
-    return predictions.replace(unit=unit) if unit else predictions
+    return (predictions.replace(unit=unit) if unit else predictions).weighted(weights)
 
 
 @contextmanager

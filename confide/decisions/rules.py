@@ -21,6 +21,8 @@ from confide.checks import InputError, as_tensor, check_number
 from confide.files import formats
 from confide.files.fitted import FittedState, load_fitted, save_fitted
 from confide.metrics.base import calibration_test
+from confide.metrics.influence import Influence, mean_interval, spread_of
+from confide.metrics.view import Design
 from confide.predictions import Predictions, class_words, probability_blocks
 from confide.results import LEVEL, BreakEvenPoint, DecisionResult, Measurement
 from confide.types import Floats
@@ -137,11 +139,11 @@ class DecisionRule:
             own[rows] = np.take_along_axis(costs, best[rows, None], axis=1)[:, 0]
             asking[rows] = np.inf if self.abstain is None else chances @ self.abstain
         saving = own - asking
-        asked = saving > 0
+        deferred = saving > 0
         if self.capacity is not None:
-            asked[np.argsort(-saving, kind="stable")[self.capacity :]] = False
-        actions = np.where(asked, ASK, best)
-        expected = np.where(asked, asking, own)
+            deferred[np.argsort(-saving, kind="stable")[self.capacity :]] = False
+        actions = np.where(deferred, ASK, best)
+        expected = np.where(deferred, asking, own)
         order = np.argsort(-(own if self.abstain is None else saving), kind="stable")
         result = self._result(predictions, actions, best, own, expected, order)
         return Decisions(
@@ -157,34 +159,37 @@ class DecisionRule:
         expected: Floats,
         order: NDArray[np.intp],
     ) -> DecisionResult:
-        n, asked = len(actions), actions == ASK
+        n, deferred = len(actions), actions == ASK
         names = self.actions or (
             class_words(predictions) if self.costs.shape[1] == len(self.costs) else map(str, range(self.costs.shape[1]))
         )
-        counts = np.bincount(best[~asked], minlength=self.costs.shape[1])
+        weights = predictions.relative_weights
+        counts = np.bincount(
+            best[~deferred], None if weights is None else weights[~deferred], minlength=self.costs.shape[1]
+        )
         shares = {name: float(count / n) for name, count in zip(names, counts, strict=True)}
         if self.abstain is not None:
-            shares["ask"] = float(asked.mean())
+            shares["ask"] = float(np.average(deferred, weights=weights))
         measured = saved = true_own = None
         warnings = list(self._doubts(predictions))
         if predictions.has_labels:
             labels = predictions.labels.cpu().numpy()
             true_own = self.costs[labels, best]
-            real = true_own if self.abstain is None else np.where(asked, self.abstain[labels], true_own)
-            measured = _mean_cost("measured_cost", real)
-            warnings += _cost_doubts(expected, real)
+            real = true_own if self.abstain is None else np.where(deferred, self.abstain[labels], true_own)
+            measured = _mean_cost("measured_cost", real, weights)
+            warnings += _cost_doubts(expected, real, weights)
             if self.costs.shape[1] == len(self.costs):
                 likeliest = self.costs[labels, predictions.facts.prediction.cpu().numpy()]
-                saved = _mean_cost("saved_cost", likeliest - real)
+                saved = _mean_cost("saved_cost", likeliest - real, weights)
         return DecisionResult(
             n=n,
             shares=shares,
-            expected=_mean_cost("expected_cost", expected),
+            expected=_mean_cost("expected_cost", expected, weights),
             measured=measured,
             saved=saved,
-            asked=int(asked.sum()),
+            deferred=int(deferred.sum()),
             threshold=self.threshold,
-            break_even=_break_even(own, true_own, order),
+            break_even=_break_even(own, true_own, order, weights),
             warnings=tuple(warnings),
         )
 
@@ -224,7 +229,7 @@ class Decisions:
     rule: DecisionRule
 
     @property
-    def asked(self) -> Tensor:
+    def deferred(self) -> Tensor:
         """Which samples a person is asked about."""
         return self.actions == ASK
 
@@ -316,21 +321,19 @@ def load(path: str | Path) -> DecisionRule:
     return load_fitted(path, formats.DECISIONS, restored)
 
 
-def _mean_cost(name: str, costs: Floats) -> Measurement:
+def _mean_cost(name: str, costs: Floats, weights: Floats | None = None) -> Measurement:
     """The mean with Student's 95 % interval over the samples."""
-    from scipy.special import stdtrit
-
-    n, mean = len(costs), float(costs.mean())
+    n, mean = len(costs), float(np.average(costs, weights=weights))
     if n < 2:
         return Measurement(name, mean, n)
-    half = float(stdtrit(n - 1, 1 - LEVEL / 2)) * float(costs.std(ddof=1)) / math.sqrt(n)
-    return Measurement(name, mean, n, bounds=(mean - half, mean + half))
+    bounds = mean_interval(mean, spread_of(Influence(costs - mean), Design(weights)))
+    return Measurement(name, mean, n, bounds=bounds)
 
 
-def _cost_doubts(expected: Floats, real: Floats) -> list[str]:
+def _cost_doubts(expected: Floats, real: Floats, weights: Floats | None) -> list[str]:
     """Where the labels cost otherwise than the probabilities say, and where too few samples tell what they cost."""
     doubts = []
-    gap = _mean_cost("gap", real - expected)
+    gap = _mean_cost("gap", real - expected, weights)
     if gap.has_interval and not gap.low <= 0 <= gap.high:
         ends = sorted((abs(gap.low), abs(gap.high)))
         doubts.append(
@@ -346,15 +349,19 @@ def _cost_doubts(expected: Floats, real: Floats) -> list[str]:
     return doubts
 
 
-def _break_even(own: Floats, real: Floats | None, order: NDArray[np.intp]) -> tuple[BreakEvenPoint, ...]:
+def _break_even(
+    own: Floats, real: Floats | None, order: NDArray[np.intp], weights: Floats | None
+) -> tuple[BreakEvenPoint, ...]:
     """What remains to be paid when the first of this order are asked about, at up to a hundred shares."""
     n = len(own)
     counts = np.unique(np.round(np.linspace(0, n, min(POINTS, n) + 1)).astype(np.int64))
-    remaining = np.append(np.cumsum(own[order][::-1])[::-1], 0.0) / n
-    left = None if real is None else np.append(np.cumsum(real[order][::-1])[::-1], 0.0) / n
+    times = np.ones(n) if weights is None else weights[order]
+    shares = np.append(0.0, np.cumsum(times)) / n
+    remaining = np.append(np.cumsum((own[order] * times)[::-1])[::-1], 0.0) / n
+    left = None if real is None else np.append(np.cumsum((real[order] * times)[::-1])[::-1], 0.0) / n
     return tuple(
         BreakEvenPoint(
-            float(count / n),
+            float(shares[count]),
             # Asking about the next sample pays while it costs less than deciding it.
             float(own[order[min(count, n - 1)]]),
             float(remaining[count]),

@@ -20,7 +20,12 @@ from confide.difficulty.from_logs import (
     loss as loss,
 )
 from confide.difficulty.harden import harden as harden
-from confide.difficulty.label_errors import verdicts as verdicts, with_verdicts as with_verdicts
+from confide.difficulty.label_errors import (
+    LabelEvidence as LabelEvidence,
+    Verdicts as Verdicts,
+    verdicts as verdicts,
+    with_verdicts as with_verdicts,
+)
 from confide.difficulty.training_logs import (
     CountLog as CountLog,
     ProbabilityLog as ProbabilityLog,

@@ -192,8 +192,8 @@ def _best_temperature(scaled: Floats, labels: ClassIndices) -> float:
 
     if not known.any():
         return 1.0
-    found = optimize.minimize_scalar(loss, bounds=tuple(np.log(TEMPERATURES)), method="bounded")
-    return float(np.exp(found.x))
+    minimum = optimize.minimize_scalar(loss, bounds=tuple(np.log(TEMPERATURES)), method="bounded")
+    return float(np.exp(minimum.x))
 
 
 def _shares_of(classes: ClassIndices, num_classes: int) -> Floats:

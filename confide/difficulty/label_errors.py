@@ -10,9 +10,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
-from scipy.optimize import minimize_scalar
+from scipy.optimize import minimize, minimize_scalar
 from torch import Tensor
 
+from confide.block_sizes import MEMORY, rows_in
 from confide.checks import InputError, check_range
 from confide.difficulty.base import check_features
 from confide.numerics.gaussians import Gaussians, class_shares, distance_tables, fit_gaussians
@@ -24,6 +25,8 @@ from confide.types import ClassIndices, Floats
 # Does the label fit? Every sample judged by the Gaussians of all the others: posterior, suspicion, better label.
 
 CALIBRATION_ROWS = 20_000
+ATYPICAL = 3.5
+"""Robust deviations of the distance to the best class from its median beyond which no class fits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,9 +39,53 @@ class LabelFit:
     second: ClassIndices  # runner-up
     top: Floats  # posterior of the suggested class
     runner_up: Floats
-    distance: Floats  # MD to the suggested class's Gaussian
-    wrong: NDArray[np.bool_]  # the label looks wrong by confident learning's rule
+    doubtful: NDArray[np.bool_]  # the label looks wrong by confident learning's rule
+    deviation: Floats  # distance to the suggested class's Gaussian, in robust deviations from its median
+    false_chance: Floats  # estimated chance that the label is right although another class fits better; 1 where none
     temperature: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Posteriors:
+    """Log-posteriors of samples in blocks, each with the labels and the distance to the likeliest class."""
+
+    labels: ClassIndices
+    num_classes: int
+    temperature: float
+    gaussians: Gaussians | None = None
+    values: Any = None
+    clean: NDArray[np.bool_] | None = None
+    log_probs: Any = None  # of a model, out of fold
+
+    def __iter__(self) -> Iterator[tuple[ClassIndices, Tensor, Tensor]]:
+        if self.gaussians is None:
+            step = rows_in(MEMORY, self.num_classes)
+            for start in range(0, len(self.labels), step):
+                part = slice(start, start + step)
+                log_posterior = torch.as_tensor(self.log_probs[part]).clamp_min(LEAST_LOG)
+                yield self.labels[part], log_posterior, log_posterior.new_zeros(len(log_posterior))
+            return
+        assert self.clean is not None
+        prior = torch.log(torch.as_tensor(class_shares(self.gaussians)))
+        # A row of the fit is left out of it, a dropped one never in it.
+        plain = None if self.clean.all() else distance_tables(self.gaussians, self.values)
+        for start, table, _ in distance_tables(self.gaussians, self.values, fitted_labels=self.labels):
+            part = slice(start, start + len(table))
+            if plain is not None:
+                dropped = torch.as_tensor(~self.clean[part], device=table.device)
+                table = torch.where(dropped[:, None], next(plain)[1], table)
+            raw = prior.to(table) - table.to(torch.float64) / 2
+            log_posterior = torch.log_softmax(raw / self.temperature, dim=1)
+            if self.log_probs is not None:
+                log_probs = torch.as_tensor(self.log_probs[part], device=table.device).to(log_posterior)
+                log_posterior = torch.log_softmax((log_posterior + log_probs) / 2, dim=1)
+            # A posterior of exactly zero has no log odds; the floor is far below anything that matters.
+            log_posterior = log_posterior.clamp_min(LEAST_LOG)
+            distance = table.gather(1, log_posterior.argmax(dim=1, keepdim=True)).squeeze(1)
+            yield self.labels[part], log_posterior, distance.to(torch.float64).sqrt()
+
+
+LEAST_LOG = -1e4
 
 
 def label_fit(
@@ -47,17 +94,22 @@ def label_fit(
     """Posterior of every class for every sample, leave-one-out, after dropping suspects from the fit.
 
     Args:
+        values: features `n d`; None judges by `member_log_probs` alone.
         rounds: fits; each but the last drops the samples whose label looks wrong from the next.
         shrinkage: as in `rmd`. Ledoit-Wolf by default: a posterior must hold up where samples barely outnumber columns.
         member_log_probs: out-of-fold log-probabilities `n c` of a model; averaged with the Gaussians' ones.
     """
+    if values is None:
+        return _judge(_Posteriors(labels, member_log_probs.shape[1], 1.0, log_probs=member_log_probs))
     num_classes = int(labels.max()) + 1
     clean = np.ones(len(labels), dtype=bool)
-    for _ in range(rounds):
+    for each in range(rounds):
         rows = values if clean.all() else _MaskedRows(values, clean)
         gaussians = fit_gaussians(rows, labels[clean], num_classes, shrinkage=shrinkage)
-        judged = _judge(gaussians, values, labels, clean, member_log_probs)
-        clean = ~judged.wrong
+        temperature = _temperature(gaussians, values, labels, clean)
+        posteriors = _Posteriors(labels, num_classes, temperature, gaussians, values, clean, member_log_probs)
+        judged = _judge(posteriors, estimate=each == rounds - 1)
+        clean = ~judged.doubtful
         # A class must not lose all its samples: without a Gaussian nothing could fit it.
         bare = np.bincount(labels[clean], minlength=num_classes) < 2
         clean |= bare[labels]
@@ -76,22 +128,41 @@ class _MaskedRows:
         return self.values[torch.as_tensor(chosen) if isinstance(self.values, Tensor) else chosen]
 
 
-def _judge(gaussians: Gaussians, values: Any, labels: ClassIndices, clean: NDArray[np.bool_], model: Any) -> LabelFit:
-    temperature = _temperature(gaussians, values, labels, clean)
+def _judge(posteriors: _Posteriors, *, estimate: bool = True) -> LabelFit:
+    """All columns; the chances of suspects to be right only where an `estimate` is wanted."""
+    labels, classes = posteriors.labels, posteriors.num_classes
     # Confident learning's threshold of a class: the mean posterior of it among its own samples.
-    sums = np.zeros(gaussians.num_classes)
-    for own, log_posterior, _ in _posteriors(gaussians, values, labels, clean, temperature, model):
-        np.add.at(sums, own, np.exp(log_posterior.cpu().numpy()[np.arange(len(own)), own]))
-    thresholds = sums / np.maximum(np.bincount(labels, minlength=len(sums)), 1)
-    blocks = _posteriors(gaussians, values, labels, clean, temperature, model)
-    parts = [_columns(log_posterior, distance, own, thresholds) for own, log_posterior, distance in blocks]
+    sums, margins = np.zeros(classes), torch.zeros((classes, classes), dtype=torch.float64)
+    tops, distances = [], []
+    for own, log_posterior, distance in posteriors:
+        of_label = log_posterior.gather(1, torch.as_tensor(own, device=log_posterior.device)[:, None])
+        np.add.at(sums, own, of_label.squeeze(1).exp().cpu().numpy())
+        best, top = log_posterior.max(dim=1, keepdim=True)
+        margins = margins.to(best.device).index_add_(0, top.squeeze(1), (best - log_posterior).to(margins.dtype))
+        tops.append(top.squeeze(1).cpu().numpy())
+        distances.append(distance.cpu().numpy())
+    thresholds = sums / np.maximum(np.bincount(labels, minlength=classes), 1)
+    deviation = _deviation(np.concatenate(distances))
+    of_top = np.maximum(np.bincount(np.concatenate(tops), minlength=classes), 1)
+    pairs = _PairCounts(margins.cpu().numpy() / of_top[:, None], deviation)
+    parts = []
+    for own, log_posterior, _ in posteriors:
+        parts.append(_columns(log_posterior, own, thresholds))
+        if estimate:
+            pairs.add(log_posterior)
     columns: list[Any] = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    return LabelFit(*[*columns, temperature])
+    _, suspicion, suggested, *_ = columns
+    chances = pairs.false_chances(labels, suspicion, suggested) if estimate else np.ones(len(labels))
+    return LabelFit(*[*columns, deviation, chances, posteriors.temperature])
 
 
-def _columns(
-    log_posterior: Tensor, distance: Tensor, labels: ClassIndices, thresholds: Floats
-) -> tuple[NDArray[Any], ...]:
+def _deviation(distance: Floats) -> Floats:
+    middle = np.median(distance)
+    spread = 1.4826 * float(np.median(np.abs(distance - middle)))
+    return np.asarray((distance - middle) / max(spread, 1e-12))
+
+
+def _columns(log_posterior: Tensor, labels: ClassIndices, thresholds: Floats) -> tuple[NDArray[Any], ...]:
     own = torch.as_tensor(labels, device=log_posterior.device)[:, None]
     of_label = log_posterior.gather(1, own).squeeze(1)
     others = log_posterior.scatter(1, own, -torch.inf)
@@ -99,32 +170,11 @@ def _columns(
     # Confident learning: a class is a candidate where its posterior reaches its average among its own samples.
     enough = others.exp() >= torch.as_tensor(thresholds, device=others.device).to(others)
     best_other = others.max(dim=1).values
-    wrong = enough.gather(1, others.argmax(dim=1, keepdim=True)).squeeze(1) & (best_other > of_label)
-    chosen = distance.gather(1, place[:, :1]).squeeze(1)
-    numbers = (of_label.exp(), best_other - of_label, top[:, 0].exp(), top[:, 1].exp(), chosen)
-    own_posterior, suspicion, first, runner_up, nearest = (c.cpu().numpy().astype(np.float64) for c in numbers)
+    doubtful = enough.gather(1, others.argmax(dim=1, keepdim=True)).squeeze(1) & (best_other > of_label)
+    numbers = (of_label.exp(), best_other - of_label, top[:, 0].exp(), top[:, 1].exp())
+    own_posterior, suspicion, first, runner_up = (c.cpu().numpy().astype(np.float64) for c in numbers)
     suggested, second = place.cpu().numpy().T
-    return own_posterior, suspicion, suggested, second, first, runner_up, nearest, wrong.cpu().numpy()
-
-
-def _posteriors(
-    gaussians: Gaussians, values: Any, labels: ClassIndices, clean: NDArray[np.bool_], temperature: float, model: Any
-) -> Iterator[tuple[ClassIndices, Tensor, Tensor]]:
-    """Labels, log-posteriors and distances by blocks: a row of the fit is left out of it, a dropped one never in it."""
-    prior = torch.log(torch.as_tensor(class_shares(gaussians)))
-    plain = None if clean.all() else distance_tables(gaussians, values)
-    for start, table, _ in distance_tables(gaussians, values, fitted_labels=labels):
-        part = slice(start, start + len(table))
-        if plain is not None:
-            dropped = torch.as_tensor(~clean[part], device=table.device)
-            table = torch.where(dropped[:, None], next(plain)[1], table)
-        raw = prior.to(table) - table.to(torch.float64) / 2
-        log_posterior = torch.log_softmax(raw / temperature, dim=1)
-        if model is not None:
-            log_probs = torch.as_tensor(model[part], device=table.device).to(log_posterior)
-            log_posterior = torch.log_softmax((log_posterior + log_probs) / 2, dim=1)
-        # A posterior of exactly zero has no log odds; the floor is far below anything that matters.
-        yield labels[part], log_posterior.clamp_min(-1e4), table
+    return own_posterior, suspicion, suggested, second, first, runner_up, doubtful.cpu().numpy()
 
 
 def _temperature(gaussians: Gaussians, values: Any, labels: ClassIndices, clean: NDArray[np.bool_]) -> float:
@@ -148,6 +198,173 @@ def _temperature(gaussians: Gaussians, values: Any, labels: ClassIndices, clean:
     return float(np.exp(minimize_scalar(loss, bounds=(-3.0, 7.0), method="bounded").x))
 
 
+# How many of the suspects are right after all? Take every pair of a sample and a class that is not its likeliest one,
+# and let m be the log odds between the two. Labels that are right fall on such pairs ever more rarely as m grows: r(m)
+# = exp(a - m / 5 - b m^g). Labels that are wrong do not look at the sample, so they fall on pairs of any m alike: a
+# floor f under the curve. r + f is fitted to the counts, and of the labels at m the share r / (r + f) is right.
+
+LEAST_DECAY = 0.2
+"""Odds of the posteriors count for at least a fifth of what they claim; on data without errors they do for more."""
+BINS = 320
+FINENESS = 32
+"""Bins of log(1 + m), and how many to a unit."""
+PAIR_GROUPS = 3
+"""Floors: people take some classes for each other more often. Pairs are grouped by how close the features hold them."""
+FEW_SUSPECTS = 60
+"""Suspects below which there is one floor."""
+LEAST_AGREEMENT = 0.5
+"""Share of labels that must be the likeliest class: features that miss most labels have no word against one."""
+TAIL_POWERS = np.geomspace(0.25, 2.5, 19)
+ALLOWED_LOSS = 2.7
+"""The heaviest tail is taken whose log-likelihood is so close to the best: 98 % of chi-squared with one degree."""
+LEAST_GAIN = 6.0
+"""Log-likelihood that floors must win over none."""
+COUNTED_FLOOR = 0.5
+"""Part of a floor that counts as wrong labels: features that confuse some pairs of classes pretend higher ones
+(benchmarks/results/label_verdicts.md)."""
+
+
+class _PairCounts:
+    """Pairs of a sample and a class that is not its likeliest, counted by typicality, group of pairs and log odds."""
+
+    def __init__(self, mean_margins: Floats, deviation: Floats) -> None:
+        usual = mean_margins[mean_margins > 0]
+        shares = np.arange(1, PAIR_GROUPS) / PAIR_GROUPS
+        cuts = np.quantile(usual, shares) if len(usual) else np.zeros(0)
+        self.groups = np.searchsorted(cuts, mean_margins)
+        # Samples far from every class have large odds of any kind: floors are read off the others.
+        self.typical = deviation <= 0
+        self.usable = deviation <= ATYPICAL
+        self.counts = np.zeros((2, PAIR_GROUPS, BINS), dtype=np.int64)
+        self.row = 0
+
+    def add(self, log_posterior: Tensor) -> None:
+        """Count the next block."""
+        table = log_posterior.cpu().numpy()
+        rows = slice(self.row, self.row + len(table))
+        self.row += len(table)
+        top = table.argmax(axis=1)
+        place = self._cell(table.max(axis=1, keepdims=True) - table, self.groups[top], self.typical[rows, None])
+        used = np.repeat(self.usable[rows, None], table.shape[1], axis=1)
+        used[np.arange(len(table)), top] = False
+        self.counts += np.bincount(place[used], minlength=self.counts.size).reshape(self.counts.shape)
+
+    def _cell(self, margin: Floats, group: NDArray[Any], typical: NDArray[np.bool_]) -> NDArray[np.intp]:
+        place = np.minimum(FINENESS * np.log1p(margin), BINS - 1).astype(np.intp)
+        return np.asarray((np.where(typical, 0, PAIR_GROUPS) + group) * BINS + place)
+
+    def false_chances(self, labels: ClassIndices, suspicion: Floats, suggested: ClassIndices) -> Floats:
+        """For every suspect the estimated chance that its label is right; 1 for all where floors cannot be told."""
+        chances = np.ones(len(labels))
+        rows = np.flatnonzero((suggested != labels) & self.usable)
+        if not len(rows) or float(np.mean(suggested == labels)) < LEAST_AGREEMENT:
+            return chances
+        group, typical = self.groups[suggested[rows], labels[rows]], self.typical[rows]
+        pairs, suspects = self.counts, np.zeros(self.counts.size, dtype=np.int64)
+        np.add.at(suspects, self._cell(suspicion[rows], group, typical), 1)
+        labelled = suspects.reshape(pairs.shape)
+        if labelled[0].sum() < FEW_SUSPECTS:
+            group = np.zeros_like(group)
+            pairs, labelled = pairs.sum(axis=1, keepdims=True), labelled.sum(axis=1, keepdims=True)
+        if not labelled[0].any():  # a handful of suspects, none of them near its class: they share the others' law
+            typical = np.ones_like(typical)
+            pairs, labelled = pairs.sum(axis=0, keepdims=True), labelled.sum(axis=0, keepdims=True)
+        fitted = _fit_floors(_Cells.of(pairs[0], labelled[0]))
+        if fitted is None:
+            return chances
+        power, tail, floors = fitted
+        for part, mask in enumerate((typical, ~typical)):
+            if not mask.any():
+                continue
+            if part:
+                tail = _fit_tail(_Cells.of(pairs[1], labelled[1]), power, tail, floors).x
+            right = _tail(tail, suspicion[rows[mask]], power)
+            wrong = COUNTED_FLOOR * floors[group[mask]]
+            chances[rows[mask]] = right / np.maximum(right + wrong, 1e-300)
+        return chances
+
+
+@dataclass(frozen=True, eq=False)
+class _Cells:
+    """Log odds, pairs, labels among them, and group of pairs, of the cells that are not empty."""
+
+    margin: Floats
+    pairs: NDArray[np.int64]
+    labels: NDArray[np.int64]
+    group: NDArray[np.intp]
+    groups: int
+
+    @classmethod
+    def of(cls, pairs: NDArray[np.int64], labels: NDArray[np.int64]) -> _Cells:
+        group, place = np.nonzero(pairs)
+        margin = np.expm1((place + 0.5) / FINENESS)
+        return cls(margin, pairs[group, place], labels[group, place], group, len(pairs))
+
+
+def _tail(parameters: Floats, margin: Floats, power: float) -> Floats:
+    exponent = parameters[0] - LEAST_DECAY * margin - np.exp(parameters[1]) * margin**power
+    return np.asarray(np.exp(np.clip(exponent, -60, 0)))
+
+
+def _fit_tail(cells: _Cells, power: float, start: Floats, floors: Floats | None = None) -> Any:
+    """The likeliest tail, and floors where none are given: parameters a, log b, log f of every group."""
+    powered = cells.margin**power
+
+    def loss(parameters: Floats) -> tuple[float, Floats]:
+        floor = (np.exp(parameters[2:]) if floors is None else floors)[cells.group]
+        tail = _tail(parameters, cells.margin, power)
+        rate = np.clip(floor + (1 - floor) * tail, 1e-12, 1 - 1e-9)
+        slope = (cells.pairs - cells.labels) / (1 - rate) - cells.labels / rate
+        by_exponent = slope * (1 - floor) * tail
+        gradient = [by_exponent.sum(), -(by_exponent * powered).sum() * np.exp(parameters[1])]
+        if floors is None:
+            gradient += np.bincount(cells.group, slope * (1 - tail) * floor, minlength=cells.groups).tolist()
+        missed = (cells.pairs - cells.labels) * np.log1p(-rate)
+        return -float((cells.labels * np.log(rate) + missed).sum()), np.asarray(gradient)
+
+    bounds = [(-4.0, -0.5), (-8.0, 4.0)] + ([(-16.0, -1.0)] * cells.groups if floors is None else [])
+    return minimize(loss, start[: len(bounds)], jac=True, method="L-BFGS-B", bounds=bounds)
+
+
+def _fit_floors(cells: _Cells) -> tuple[float, Floats, Floats] | None:
+    """Power, tail and floors with the heaviest tail that the counts allow; None where they need no floor."""
+    none = np.zeros(cells.groups)
+    fits, without = [], np.inf
+    start = np.concatenate([[-1.2, -0.5], np.full(cells.groups, -6.0)])
+    for power in TAIL_POWERS[::-1]:
+        fits.append(_fit_tail(cells, power, start))
+        start = fits[-1].x
+        without = min(without, _fit_tail(cells, power, start, none).fun)
+    losses = np.array([fit.fun for fit in fits[::-1]])
+    if without - losses.min() < LEAST_GAIN:
+        return None
+    heaviest = int(np.flatnonzero(losses <= losses.min() + ALLOWED_LOSS)[0])
+    parameters = fits[::-1][heaviest].x
+    return float(TAIL_POWERS[heaviest]), parameters[:2], np.exp(parameters[2:])
+
+
+@dataclass(frozen=True)
+class LabelEvidence:
+    """What a list of wrong labels rests on."""
+
+    listed: int
+    disagreeing: int  # labels that are not the likeliest class
+    n: int
+    false_discovery_rate: float | None  # estimated share of the listed labels that are right
+    source: str = "features"
+
+    def __str__(self) -> str:
+        share = f"{self.disagreeing:,} of {self.n:,} labels are not the class that the {self.source} find likeliest"
+        if self.false_discovery_rate is not None:
+            labels = "1 label looks" if self.listed == 1 else f"{self.listed:,} labels look"
+            return f"{labels} wrong; an estimated {100 * self.false_discovery_rate:.0f} % or less of these are right"
+        if 2 * self.disagreeing > self.n:
+            return f"these {self.source} cannot tell wrong labels: {share}"
+        if not self.disagreeing:
+            return f"no label looks wrong: every one is the class that the {self.source} find likeliest"
+        return f"no label is called wrong: {share}, but these {self.source} cannot tell wrong labels from hard samples"
+
+
 # Inputs that look damaged: pictures without contrast, blurred, noisy, dark or bright; texts without words.
 
 OUTLIER = 5.0
@@ -157,45 +374,53 @@ OUTLIER = 5.0
 def quality_flags(inputs: Any, n: int) -> NDArray[np.str_]:
     """A word per input: "" where nothing is wrong, else constant, blurred, noisy, dark, bright or empty."""
     flags = np.full(n, "", dtype="<U8")
-    contrast, sharpness, level = np.full(n, np.nan), np.full(n, np.nan), np.full(n, np.nan)
+    statistics = np.full((n, 4), np.nan)
     with Progress("quality", n) as progress:
         for row in range(n):
             item = inputs[row]
             if isinstance(item, str):
                 flags[row] = "" if len("".join(ch for ch in item if ch.isalnum())) > 1 else "empty"
-            elif (grey := _grey(item)) is not None:
-                contrast[row], sharpness[row], level[row] = _statistics(grey)
+            elif (pixels := _pixels(item)) is not None:
+                statistics[row] = _statistics(pixels)
             progress.step()
-    known = np.isfinite(contrast)
+    known = np.isfinite(statistics[:, 0])
     if known.any():
-        flags[known] = _picture_flags(contrast[known], sharpness[known], level[known])
+        flags[known] = _picture_flags(*statistics[known].T)
     return flags
 
 
-def _grey(item: Any) -> NDArray[np.float32] | None:
-    if isinstance(item, Image.Image):
-        return np.asarray(item.convert("L"), dtype=np.float32)
-    array = np.asarray(item)
-    if array.ndim == 3 and array.dtype == np.uint8:
-        axis = 0 if array.shape[0] in (1, 3) else 2
-        return np.asarray(array.mean(axis=axis, dtype=np.float32))
-    return array.astype(np.float32) if array.ndim == 2 and array.dtype == np.uint8 else None
+def _pixels(item: Any) -> NDArray[np.float32] | None:
+    """Levels of a picture, `c h w`; one answer for an array and for the file that it came from."""
+    array = np.asarray(item.convert("RGB") if isinstance(item, Image.Image) else item)
+    if array.dtype != np.uint8 or array.ndim not in (2, 3):
+        return None
+    if array.ndim == 2:
+        array = array[None]
+    elif array.shape[0] not in (1, 3):
+        array = array.transpose(2, 0, 1)
+    return array.astype(np.float32)
 
 
-def _statistics(grey: NDArray[np.float32]) -> tuple[float, float, float]:
-    """Contrast, sharpness (how much of the contrast is between neighbouring pixels) and mean level."""
-    contrast = float(grey.std())
-    steps = np.abs(np.diff(grey, axis=0)).mean() + np.abs(np.diff(grey, axis=1)).mean() if min(grey.shape) > 1 else 0.0
-    return contrast, float(steps) / (contrast + 1e-6), float(grey.mean())
+def _statistics(pixels: NDArray[np.float32]) -> tuple[float, float, float, float]:
+    """Contrast within colours, roughness (how much of it is between neighbours), detail and mean level.
+
+    Detail is how much of the step from one pixel to the next is taken back by the one after: blur leaves little of it,
+    whatever the picture shows.
+    """
+    contrast = float(np.sqrt(pixels.var(axis=(1, 2)).mean()))
+    steps = turns = 0.0
+    for axis in (1, 2):
+        step = np.diff(pixels, axis=axis)
+        steps += float(np.abs(step).mean()) if step.size else 0.0
+        turn = np.diff(step, axis=axis)
+        turns += float(np.abs(turn).mean()) if turn.size else 0.0
+    return contrast, steps / (contrast + 1e-6), turns / (steps + 1e-6), float(pixels.mean())
 
 
-def _picture_flags(contrast: Floats, sharpness: Floats, level: Floats) -> NDArray[np.str_]:
+def _picture_flags(contrast: Floats, roughness: Floats, detail: Floats, level: Floats) -> NDArray[np.str_]:
     flags = np.full(len(contrast), "", dtype="<U8")
-    logs = np.log(sharpness + 1e-6)
-    middle = np.median(logs)
-    spread = 1.4826 * np.median(np.abs(logs - middle)) + 1e-3
-    flags[logs > middle + OUTLIER * spread] = "noisy"
-    flags[logs < middle - OUTLIER * spread] = "blurred"
+    flags[_log_deviation(roughness) > OUTLIER] = "noisy"
+    flags[_log_deviation(detail) < -OUTLIER] = "blurred"
     # Black or white nearly everywhere, compared with what this data shows: sketches on white are not damaged.
     low, high = np.quantile(level, (0.01, 0.99))
     faint = contrast < 0.1 * np.median(contrast)
@@ -205,11 +430,16 @@ def _picture_flags(contrast: Floats, sharpness: Floats, level: Floats) -> NDArra
     return flags
 
 
+def _log_deviation(values: Floats) -> Floats:
+    """Robust deviations of the logarithms from their median."""
+    logs = np.log(values + 1e-6)
+    middle = np.median(logs)
+    return np.asarray((logs - middle) / (1.4826 * np.median(np.abs(logs - middle)) + 1e-3))
+
+
 # Hard or mislabelled? What each sample looks like: wrong label, ambiguous, atypical, low quality, hard or typical.
 
 VERDICTS = ("wrong label", "ambiguous", "atypical", "low quality", "hard", "typical")
-ATYPICAL = 3.5
-"""Robust deviations of the distance to the best class from its median beyond which no class fits."""
 AMBIGUOUS = 0.25
 """Posterior of the runner-up from which two classes fit."""
 
@@ -223,7 +453,7 @@ class Verdicts:
     verdict: NDArray[np.str_]
     fit: LabelFit
     quality: NDArray[np.str_]
-    typicality: NDArray[np.float64]
+    evidence: LabelEvidence
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """As columns of a table of scores."""
@@ -233,44 +463,50 @@ class Verdicts:
             "suggested": self.fit.suggested,
             "runner_up": self.fit.second,
             "self_confidence": self.fit.self_confidence,
-            "distance_deviation": self.typicality,
+            "distance_deviation": self.fit.deviation,
+            "false_chance": self.fit.false_chance,
             "quality": self.quality,
         }
 
     def suspects(self) -> NDArray[np.intp]:
-        """Rows whose label looks wrong, most suspicious first."""
+        """Rows whose label looks wrong, most suspicious first; `evidence` says what the list rests on."""
         rows = np.flatnonzero(self.verdict == "wrong label")
         return rows[np.argsort(-self.fit.suspicion[rows], kind="stable")]
 
 
 def verdicts(
-    features: Any,
+    features: Any = None,
     labels: Any = None,
     *,
     scores: Scores | None = None,
     predictions: Predictions | None = None,
     inputs: Any = None,
     hardest: float = 0.2,
+    max_fdr: float = 0.2,
     rounds: int = 3,
     shrinkage: Any = "ledoit_wolf",
 ) -> Verdicts:
-    """What every sample looks like, each judged by the class Gaussians of all the others.
+    """What every sample looks like, judged by the class Gaussians of all the others or by out-of-fold predictions.
+
+    A label is called wrong where another class is likelier and the list that it stands in keeps its estimated rate of
+    false discoveries: labels that are right fall ever more rarely on ever less likely classes, wrong ones do not.
 
     Args:
-        features: a `Features` record, an array or a tensor `n d`.
-        labels: class indices to judge; a record brings its own.
+        features: a `Features` record, an array or a tensor `n d`; None judges by `predictions` alone.
+        labels: class indices to judge; a record, or the predictions, bring their own.
         scores: difficulty; the hardest share without another verdict is called hard.
         predictions: out-of-fold predictions of a model on these samples; averaged with the Gaussians' posteriors.
         inputs: the pictures or texts themselves, looked at for damage.
         hardest: share of samples that counts as hard.
+        max_fdr: most labels, as a share of those called wrong, that may be right after all, as estimated.
         rounds: fits; each but the last drops the samples whose label looks wrong from the next.
         shrinkage: of the covariance, as in `rmd`.
 
     Returns:
-        `Verdicts`: one word per sample, the label that fits better, and how sure that is.
+        `Verdicts`: one word per sample, the label that fits better, how sure that is, and the evidence for the list.
 
     Raises:
-        InputError: samples of one class alone.
+        InputError: samples of one class alone, or neither features nor predictions.
 
     Example:
         >>> import numpy as np
@@ -283,44 +519,78 @@ def verdicts(
         [5]
     """
     check_range(hardest, "hardest", 0, 1)
+    check_range(max_fdr, "max_fdr", 0, 1)
     check_range(rounds, "rounds", 1)
-    rows = check_features(features, labels)
-    if not isinstance(rows.labels, np.ndarray):
-        raise InputError("verdicts need the labels to judge, class indices")
-    if len(np.unique(rows.labels)) < 2:
-        raise InputError("verdicts need samples of two classes or more, got one; there is no other label to suggest")
-    log_probs = None if predictions is None else _log_probs(predictions, rows.ids, int(rows.labels.max()) + 1)
-    judged = label_fit(rows.values, rows.labels, rounds=rounds, shrinkage=shrinkage, member_log_probs=log_probs)
-    quality = quality_flags(inputs, len(rows.labels)) if inputs is not None else np.full(len(rows.labels), "")
-    deviation = _deviation(np.sqrt(judged.distance))
-    hard = np.zeros(len(rows.labels), dtype=bool)
+    if features is None:
+        ids, own_labels, judged = _fit_predictions(predictions, labels)
+    else:
+        rows = check_features(features, labels)
+        if not isinstance(rows.labels, np.ndarray):
+            raise InputError("verdicts need the labels to judge, class indices")
+        ids, own_labels = rows.ids, rows.labels
+        _check_two_classes(own_labels)
+        classes = int(own_labels.max()) + 1
+        log_probs = None if predictions is None else _log_probs(predictions.align(ids), classes, classes)
+        judged = label_fit(rows.values, own_labels, rounds=rounds, shrinkage=shrinkage, member_log_probs=log_probs)
+    n = len(own_labels)
+    quality = quality_flags(inputs, n) if inputs is not None else np.full(n, "")
+    hard = judged.doubtful
     if scores is not None:
-        values = scores.of(rows.ids)
-        hard = values > np.quantile(values, 1 - hardest)
-    own_in_two = (judged.suggested == rows.labels) | (judged.second == rows.labels)
+        values = scores.of(ids)
+        hard = hard | (values > np.quantile(values, 1 - hardest))
+    own_in_two = (judged.suggested == own_labels) | (judged.second == own_labels)
+    damaged, atypical = quality != "", judged.deviation > ATYPICAL
+    wrong, evidence = _listed(judged, own_labels, ~damaged & ~atypical, max_fdr)
+    if features is None:
+        evidence = replace(evidence, source="predictions")
     verdict = np.select(
-        [quality != "", deviation > ATYPICAL, judged.wrong, (judged.runner_up >= AMBIGUOUS) & own_in_two, hard],
+        [damaged, atypical, wrong, (judged.runner_up >= AMBIGUOUS) & own_in_two, hard],
         ["low quality", "atypical", "wrong label", "ambiguous", "hard"],
         "typical",
     )
-    return Verdicts(rows.ids, rows.labels, verdict, judged, quality, deviation)
+    return Verdicts(ids, own_labels, verdict, judged, quality, evidence)
 
 
-def _deviation(distance: NDArray[np.float64]) -> NDArray[np.float64]:
-    middle = np.median(distance)
-    spread = 1.4826 * float(np.median(np.abs(distance - middle)))
-    return np.asarray((distance - middle) / max(spread, 1e-12))
+def _listed(
+    judged: LabelFit, labels: ClassIndices, usable: NDArray[np.bool_], max_fdr: float
+) -> tuple[NDArray[np.bool_], LabelEvidence]:
+    """The longest list of suspects, least likely to be right first, whose mean chance to be right is in the limit."""
+    suspects = judged.suggested != labels
+    rows = np.flatnonzero(suspects & usable)
+    rows = rows[np.argsort(judged.false_chance[rows], kind="stable")]
+    running = np.cumsum(judged.false_chance[rows]) / np.arange(1, len(rows) + 1)
+    size = int(np.searchsorted(running, max_fdr, side="right"))
+    wrong = np.zeros(len(labels), dtype=bool)
+    wrong[rows[:size]] = True
+    rate = float(running[size - 1]) if size else None
+    return wrong, LabelEvidence(size, int(suspects.sum()), len(labels), rate)
 
 
-def _log_probs(predictions: Predictions, ids: Ids, num_classes: int) -> NDArray[np.float64]:
-    logits = predictions.align(ids).logits
+def _check_two_classes(labels: ClassIndices) -> None:
+    if len(np.unique(labels)) < 2:
+        raise InputError("verdicts need samples of two classes or more, got one; there is no other label to suggest")
+
+
+def _fit_predictions(predictions: Predictions | None, labels: Any) -> tuple[Ids, NDArray[np.int64], LabelFit]:
+    """Verdicts without features: the model's own probabilities are the posterior."""
+    if predictions is None:
+        raise InputError("verdicts need features or out-of-fold predictions, got neither; give one of them")
+    if labels is not None:
+        predictions = predictions.replace(labels=torch.as_tensor(np.asarray(labels)))
+    own = np.asarray(predictions.labels.cpu().numpy(), dtype=np.int64)
+    _check_two_classes(own)
+    return predictions.ids, own, label_fit(None, own, member_log_probs=_log_probs(predictions, int(own.max()) + 1))
+
+
+def _log_probs(predictions: Predictions, num_classes: int, most: int | None = None) -> NDArray[np.float64]:
+    logits = predictions.logits[:, :most]
     if logits.shape[1] < num_classes:
         raise InputError(f"predictions must have a logit for each of the {num_classes} classes, got {logits.shape[1]}")
-    return np.asarray(torch.log_softmax(logits[:, :num_classes].double(), dim=1).cpu().numpy())
+    return np.asarray(torch.log_softmax(logits.double(), dim=1).cpu().numpy())
 
 
 def with_verdicts(scores: Scores, verdicts: Verdicts) -> Scores:
-    """Scores with the verdicts as further columns.
+    """Scores with the verdicts as further columns, and what they rest on as a note.
 
     Args:
         scores: of the same samples, in the same order.
@@ -336,7 +606,8 @@ def with_verdicts(scores: Scores, verdicts: Verdicts) -> Scores:
         >>> rows[7] = [4, 0, 0]  # of class 1, but it looks like class 0
         >>> scores = confide.difficulty.score("rmd", rows, labels)
         >>> verdicts = confide.difficulty.verdicts(rows, labels, scores=scores)
-        >>> sorted(confide.difficulty.with_verdicts(scores, verdicts).columns)
-        ['distance_deviation', 'quality', 'runner_up', 'self_confidence', 'suggested', 'suspicion', 'verdict']
+        >>> sorted(confide.difficulty.with_verdicts(scores, verdicts).columns)[:4]
+        ['distance_deviation', 'false_chance', 'quality', 'runner_up']
     """
-    return replace(scores, columns={**scores.columns, **verdicts.columns()})
+    columns = {**scores.columns, **verdicts.columns()}
+    return replace(scores, columns=columns, notes=(*scores.notes, str(verdicts.evidence)))

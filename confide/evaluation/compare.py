@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +34,7 @@ def compare(
     metrics: str | Sequence[str] = "core",
     score: str = "msp",
     pairs: Sequence[tuple[str, str]] | None = None,
+    weights: Any = None,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> tuple[Comparison, ...]:
@@ -49,6 +51,8 @@ def compare(
         metrics: "core", "all", or words.
         score: what ranks the samples, a word.
         pairs: names to compare; every two when left out.
+        weights: how much each sample of the first counts, n numbers or the name of its column, where the predictions do
+            not carry weights.
         resamples: draws from the law of a calibration error, and of metrics that have no theory.
         seed: of these draws.
 
@@ -67,11 +71,13 @@ def compare(
         nll: b minus a is +0.12, better: None
     """
     records = predictions_by_name(a, (b, *more), names)
-    first = next(iter(records.values()))
+    first = next(iter(records.values())).weighted(weights)
+    if weights is not None:
+        records = {name: record.replace(weights=None) for name, record in records.items()}
     aligned = {name: same_samples(first, record, name) for name, record in records.items()}
     requests = comparable_requests(metrics, list(aligned.values()), score)
-    design = Design(clusters=first.clusters)
-    samples = {name: MetricSamples(p, resampled=True, design=design) for name, p in aligned.items()}
+    samples = {name: paired_samples(p, first) for name, p in aligned.items()}
+    design = metric_samples(first).design
     estimates = {name: [estimate(base, r, resamples, seed) for r in requests] for name, base in samples.items()}
     rows = []
     for left, right in combinations(aligned, 2) if pairs is None else pairs:
@@ -81,6 +87,13 @@ def compare(
             metric = metric_name(request.method, request.options)
             rows.append(Comparison(metric, *sides, of_b.value - of_a.value, low, high, p_value, p_value))
     return tuple(holm_corrected(rows))
+
+
+def paired_samples(predictions: Predictions, first: Predictions) -> MetricSamples:
+    """The samples of one side, drawn and weighted as those of the first, in whose order they stand."""
+    base = metric_samples(first)
+    record = predictions if base.rows is None else predictions.take(base.rows)
+    return MetricSamples(record, resampled=True, rows=base.rows, design=base.design)
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,7 +216,7 @@ def predictions_by_name(
 
 
 def same_samples(first: Predictions, other: Predictions, name: str) -> Predictions:
-    """The other's rows in the order of the first; refuses other ids or other labels."""
+    """The other's rows in the order of the first, with its weights; refuses other ids, labels or weights."""
     metric_samples(other)
     if len(first) != len(other) or set(first.ids.tolist()) != set(other.ids.tolist()):
         raise InputError(
@@ -211,6 +224,12 @@ def same_samples(first: Predictions, other: Predictions, name: str) -> Predictio
             f"{len(first)} samples); predict the same split with both"
         )
     aligned = other if np.array_equal(first.ids, other.ids) else other.align(first.ids)
+    if aligned.weights is None:
+        aligned = aligned if first.weights is None else aligned.replace(weights=first.weights)
+    elif first.weights is None or not np.allclose(aligned.weights, first.weights, rtol=1e-9, atol=0.0):
+        raise InputError(
+            f"compare needs the same weights, but those of '{name}' differ from the first; give weights= for all"
+        )
     if not (aligned.has_labels and first.has_labels):
         return aligned
     unequal = (aligned.labels.cpu() != first.labels.cpu()).nonzero()

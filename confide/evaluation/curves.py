@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from confide.metrics.calibration import Binned
 from confide.metrics.resampling import bernoulli_sums
 from confide.metrics.view import MetricSamples, View
 from confide.numerics.binning import mass_starts, width_edges
@@ -29,7 +30,7 @@ def all_curves(view: View, scores: dict[str, Any], difficulty: Floats | None, ba
     curves.append(histogram(view, "msp", None))
     curves += [histogram(view, score, name) for name, score in scores.items() if name not in ("msp", "entropy")]
     if difficulty is not None:
-        curves += difficulty_curves(difficulty, view.base.wrong)
+        curves += difficulty_curves(difficulty, view.base.wrong, view.weights)
     return curves
 
 
@@ -37,13 +38,13 @@ def reliability(view: View, binning: str, bins: int, bands: bool, seed: int) -> 
     """Mean confidence and accuracy per bin, with the 95 % band of a perfectly calibrated model."""
     base, sums = view.base, view.bins(binning, bins)
     full = sums.count > 0
-    count = np.maximum(sums.count, 1)
+    count = np.where(full, sums.count, 1)
     confidence = np.where(full, sums.confidence / count, np.nan)
     accuracy = np.where(full, sums.correct / count, np.nan)
     edges = width_edges(bins) if binning == "width" else _mass_edges(base, bins)
     low, high = np.full(bins, np.nan), np.full(bins, np.nan)
     if bands:
-        low, high = _bands(base, base.n - base.positions(binning, bins, "right")[::-1], seed)
+        low, high = _bands(view, binning, bins, seed)
     columns = {"low": edges[:-1], "high": edges[1:], "confidence": confidence, "accuracy": accuracy}
     columns |= {"count": sums.count, "band_low": low, "band_high": high}
     return Curve.of(f"reliability_{binning}", columns)
@@ -54,9 +55,17 @@ def _mass_edges(base: MetricSamples, bins: int) -> Floats:
     return np.asarray(rising[np.minimum(mass_starts(base.n, bins), base.n - 1)], dtype=np.float64)
 
 
-def _bands(base: MetricSamples, starts: NDArray[np.intp], seed: int) -> tuple[Floats, Floats]:
+def _bands(view: View, binning: str, bins: int, seed: int) -> tuple[Floats, Floats]:
     """2.5 % and 97.5 % of the accuracy in each bin, from the lowest, if correctness were Bernoulli(confidence)."""
-    at = base.n - starts  # positions from the most confident on
+    base = view.base
+    if view.weights is not None:
+        part = Binned.of(view, bins, binning)
+        gaps, count = part.chance_gaps(1000, generator(seed, "reliability band"))
+        full = np.where(count > 0, count, 1.0)
+        low, high = np.quantile((part.sums(part.sure) - gaps) / full, TAILS, axis=0)
+        return np.where(count > 0, low, np.nan), np.where(count > 0, high, np.nan)
+    at = base.positions(binning, bins, "right")[::-1]  # positions from the most confident on
+    starts = base.n - at
     sums = (np.where(at > 0, v[at - 1], 0.0) for v in (base.running, base.running_variance))
     sure, variance = (-np.diff(v) for v in sums)
     count = np.diff(starts).astype(np.float64)
@@ -77,10 +86,13 @@ def risk_coverage(view: View, score: Any, name: str) -> Curve:
     at = np.unique(np.linspace(1, base.n, MOST_POINTS).round().astype(np.intp)) - 1
     segment = np.searchsorted(ordered.ends, at)
     at = np.unique(np.where(ordered.tied[segment], ordered.ends[segment], at))
-    errors = np.interp(at + 1.0, np.append(0.0, ranks.accepted), np.append(0.0, ranks.errors))
+    accepted = at + 1.0
+    if (weights := view.in_order(ordered)) is not None:
+        accepted = np.cumsum(weights)[at]
+    errors = np.interp(accepted, np.append(0.0, ranks.accepted), np.append(0.0, ranks.errors))
     return Curve.of(
         "risk_coverage",
-        {"coverage": (at + 1) / base.n, "risk": errors / (at + 1), "threshold": ordered.values[at]},
+        {"coverage": accepted / ranks.n, "risk": errors / accepted, "threshold": ordered.values[at]},
         score=name,
     )
 
@@ -95,6 +107,8 @@ def histogram(view: View, score: Any, name: str | None, bins: int = 20) -> Curve
         edges = np.linspace(values[-1], high, bins + 1)
     below = np.searchsorted(values[::-1], edges[1:-1], side="right")
     above = np.concatenate(([len(values)], len(values) - below, [0])).astype(np.float64)
+    if (weights := view.in_order(ordered)) is not None:
+        above = np.append(0.0, np.cumsum(weights))[above.astype(np.intp)]
     errors = np.interp(above, np.append(0.0, ranks.accepted), np.append(0.0, ranks.errors))
     wrong = -np.diff(errors)
     right = -np.diff(above) - wrong
@@ -102,18 +116,21 @@ def histogram(view: View, score: Any, name: str | None, bins: int = 20) -> Curve
     return Curve.of("confidence_histogram", columns, score=name)
 
 
-def difficulty_curves(difficulty: Floats, wrong: NDArray[np.bool_], groups: int = 10) -> list[Curve]:
+def difficulty_curves(
+    difficulty: Floats, wrong: NDArray[np.bool_], weights: Floats | None = None, groups: int = 10
+) -> list[Curve]:
     """How difficulty is spread, and the error rate in each tenth of it with Wilson's interval."""
     order = np.argsort(difficulty, kind="stable")
     starts = np.unique(mass_starts(len(order), min(groups, len(order))))
     rows = []
     for begin, end in pairwise(starts):
         part = order[begin:end]
-        rate = float(wrong[part].mean())
+        own = np.ones(len(part)) if weights is None else weights[part]
+        rate = float(wrong[part] @ own / own.sum())
         ends = difficulty[part[0]], difficulty[part[-1]]
-        rows.append((*ends, rate, *wilson_interval(rate, len(part), Z), len(part)))
+        rows.append((*ends, rate, *wilson_interval(rate, float(own.sum() ** 2 / (own @ own)), Z), len(part)))
     names = ("low", "high", "error", "error_low", "error_high", "count")
-    counts, edges = np.histogram(difficulty, bins=30)
+    counts, edges = np.histogram(difficulty, bins=30, weights=weights)
     return [
         Curve.of("error_by_difficulty", dict(zip(names, zip(*rows, strict=True), strict=True))),
         Curve.of("difficulty_histogram", {"low": edges[:-1], "high": edges[1:], "count": counts}),

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from confide.checks import InputError, did_you_mean
 from confide.evaluation.curves import all_curves
 from confide.evaluation.streaming import as_predictions
+from confide.files.columns import WEIGHT_COLUMNS
 from confide.metrics.base import METRICS, MetricSpec, metric_name, note_of, parse_metric, table_words, value_of
 from confide.metrics.influence import Influence, Spread, error_interval, spread_of
 from confide.metrics.intervals import (
@@ -30,7 +31,7 @@ from confide.predictions import LABEL_NAME, Predictions, StreamedOutputs, row_wo
 from confide.records import Scores
 from confide.registry import Method
 from confide.results import About, Evaluation, Expectation, Measurement
-from confide.types import Floats
+from confide.types import Floats, Indices
 
 # Groups of samples.
 
@@ -166,6 +167,10 @@ def group_rows(base: MetricSamples, grouping: SampleGroups, tag: ModelStage, how
     """Means of accuracy, confidence gap, NLL and Brier in every group that has samples."""
     design, index, sizes = base.design, grouping.index, grouping.sizes
     total = np.bincount(index, design.weights, minlength=len(sizes))
+    worth = total.astype(np.float64)  # samples alike that each group is worth
+    if design.weights is not None:
+        squares_of_weights = np.bincount(index, design.weights**2, minlength=len(sizes))
+        worth = total**2 / np.where(sizes > 0, squares_of_weights, 1.0)
     rows: list[list[Measurement]] = [[] for _ in sizes]
     for word in facts_for_means(base.predictions):
         request, values = MetricRequest(METRICS.get(word), {}), per_sample(base, word)
@@ -180,8 +185,10 @@ def group_rows(base: MetricSamples, grouping: SampleGroups, tag: ModelStage, how
                 spread = Spread(float(squares[group]) / size / max(size - 1, 1), max(size - 1.0, 1.0), size)
                 if not design.plain:
                     psi = np.where(index == group, apart, 0.0) * (total.sum() / total[group])
-                    spread = replace(spread_of(Influence(psi), design), units=size)
-                bounds = shaped_interval(request.method, value, spread, fewest=size)
+                    spread = spread_of(Influence(psi), design)
+                    freedom = max(min(spread.freedom, worth[group] - 1), 1.0)
+                    spread = replace(spread, units=worth[group], freedom=freedom)
+                bounds = shaped_interval(request.method, value, spread, fewest=worth[group])
             rows[group].append(row_of(request, value, size, tag, bounds, group=grouping.label(group)))
     return [row for own in rows for row in own]
 
@@ -332,14 +339,15 @@ def macro_measurements(
     for group in np.flatnonzero(grouping.sizes):
         rows = np.flatnonzero(grouping.index == group)
         parts.append((rows, metric_samples(predictions.take(rows), design=design.take(rows))))
-    measured, effect = [], unit_effect(View(metric_samples(predictions, design=design)))
+    whole = metric_samples(predictions, design=design)
+    measured, effect = [], unit_effect(View(whole))
     for request in requests:
         of_groups = [_of_group(request_for_rows(request, rows), rows, base, how, seed) for rows, base in parts]
-        defined = [one for one in of_groups if math.isfinite(one.value)]
+        defined = [group for group in of_groups if math.isfinite(group.value)]
         if not defined:
             continue
-        value = float(np.mean([one.value for one in defined]))
-        bounds, chance = _macro_interval(request, value, defined, len(predictions), how, design, effect)
+        value = float(np.mean([group.value for group in defined]))
+        bounds, chance = _macro_interval(request, value, defined, len(predictions), how, whole.design, effect)
         note = None if len(defined) == len(parts) else f"not defined for {len(parts) - len(defined)} of {len(parts)}"
         measured.append(row_of(request, value, len(predictions), tag, bounds, chance, f"{grouping.kind}={MACRO}", note))
     return measured
@@ -376,12 +384,13 @@ def _macro_interval(
     effect: float,
 ) -> tuple[tuple[float, float] | None, Null | None]:
     """Interval of a mean over groups, and what chance shows of one of calibration errors."""
-    if how is None or any(one.influence is None for one in parts):
+    if how is None or any(part.influence is None for part in parts):
         return None, None
     psi, noise, one_error = np.zeros(n), 0.0, 0.0
+    weights = np.ones(n) if design.weights is None else design.weights
     for part in parts:
         assert part.influence is not None
-        psi[part.rows] = part.influence.psi * (n / len(part.rows) / len(parts))
+        psi[part.rows] = part.influence.psi * (n / float(weights[part.rows].sum()) / len(parts))
         noise += part.influence.noise / len(parts) ** 2
         one_error += part.influence.one_error / len(parts) ** 2
     spread = spread_of(Influence(psi, noise=noise), design)
@@ -417,6 +426,8 @@ def evaluate(
     scores: Scores | None = None,
     score: Any = None,
     trust: Mapping[str, Any] | None = None,
+    weights: Any = None,
+    prior: Any = None,
     strata: Any = None,
     seed: int = 0,
     title: str | None = None,
@@ -441,6 +452,10 @@ def evaluate(
         scores: difficulty of the samples; joined by id.
         score: what ranks the samples; by default `msp` and `entropy`, and the trust that the predictions carry.
         trust: further scores of trust predictors by name, high = safe; named `trust:<name>` in the table.
+        weights: how much each sample counts, n numbers of 0 or more or the name of a column, where the predictions do
+            not carry them; only ratios matter. Intervals are wider the more unequal they are.
+        prior: shares of the classes in the population that is meant, where these samples were drawn by class: c numbers
+            in their order or {name: number}. Every class then counts by prior / its share here.
         strata: where the number of samples of each kind was fixed by design: "class", a column's name, or n values.
             By default samples count as drawn independently.
         seed: of what is drawn.
@@ -465,7 +480,14 @@ def evaluate(
     """
     columns = () if by is None or isinstance(by, Mapping) else (by,) if isinstance(by, str) else tuple(by)
     columns += tuple(word for word in (strata, unit) if isinstance(word, str) and word != "class")
-    predictions = as_predictions(predictions, columns=columns, ids=scores is not None, score=score)
+    predictions = as_predictions(predictions, columns=columns, ids=scores is not None, score=score, weights=weights)
+    named = [weights if isinstance(weights, str) else WEIGHT_COLUMNS[0]] * (predictions.relative_weights is not None)
+    predictions = predictions.weighted_by_class(prior)
+    if (rows := predictions.weighted_rows) is not None:
+        n, predictions = len(predictions), predictions.take(rows)
+        by, score, trust, strata, unit = (
+            values_of_rows(values, rows, n) for values in (by, score, trust, strata, unit)
+        )
     tables = any(parse_metric(word)[0].spec.from_class_table for word in metric_words(metrics))
     design = design_of(predictions, strata, unit)
     base = metric_samples(predictions, class_table=tables, design=design)
@@ -488,12 +510,25 @@ def evaluate(
     curves = all_curves(View(base), ranking, difficulty, bool(intervals), seed)
     called = unit if isinstance(unit, str) and unit != predictions.unit else None
     known = About(title=title, unit=called, class_names=tuple(class_names or ()), missing=missing)
+    if base.design.weights is not None:
+        weighted_by = " and ".join([*named, *["class"] * (prior is not None)])
+        known = replace(known, weighted_by=weighted_by, effective_samples=base.effective_n)
     return Evaluation(
         measurements=tuple(rows),
         curves=tuple(replace(curve, model=model, stage=stage, split=predictions.split) for curve in curves),
         about=known.over(about or About()).over(about_predictions(predictions, scores, seed)),
         warnings=label_doubts(predictions),
     )
+
+
+def values_of_rows(option: Any, rows: Indices, n: int) -> Any:
+    """An option with a value for each of n samples, for these rows; words and what is no vector stay as they are."""
+    if isinstance(option, Mapping):
+        return {name: values_of_rows(values, rows, n) for name, values in option.items()}
+    if option is None or isinstance(option, str) or (isinstance(option, (list, tuple)) and isinstance(option[0], str)):
+        return option
+    values = option.detach().cpu().numpy() if hasattr(option, "detach") else np.asarray(option)
+    return values[rows] if values.shape == (n,) else option
 
 
 def label_doubts(predictions: Predictions) -> tuple[str, ...]:

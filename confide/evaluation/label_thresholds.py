@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from confide.checks import InputError, check_range
 from confide.decisions.rules import DecisionRule
-from confide.evaluation.operating_points import bounded
+from confide.evaluation.operating_points import Outcomes
 from confide.files import formats
 from confide.files.fitted import FittedState, load_fitted, save_fitted
 from confide.predictions import LABEL_NAME, SAMPLE, Predictions
@@ -151,6 +151,7 @@ def label_thresholds(
     if len(ways) != 1:
         raise InputError(f"thresholds of labels need one of costs, f_beta and precision, got {len(ways)}; give one")
     predictions.need_not_test("thresholds of labels")
+    predictions.need_unweighted("a choice of thresholds of labels")
     probs, _, places, samples, names = label_cells(predictions)
     n = len(samples)
     if costs is not None:
@@ -205,7 +206,7 @@ def _promised(probs: Floats, holds: NDArray[np.bool_], precision: float, delta: 
     falling, best = np.sort(probs)[::-1], None
     size = math.ceil(math.log(delta) / math.log(precision))  # fewer could not pass even without an error
     while size <= len(falling):
-        tried = bounded(probs, ~holds, float(falling[size - 1]), delta)
+        tried = Outcomes(probs, ~holds, None).at(float(falling[size - 1]), delta)
         if tried.bound > 1 - precision:
             break
         best = np.nextafter(tried.threshold, -math.inf)  # a label holds above it

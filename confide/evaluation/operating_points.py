@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from confide.checks import InputError, check_choice, check_range
+from confide.evaluation.evaluate import values_of_rows
 from confide.evaluation.risks import candidates, promise_risks
-from confide.metrics.view import metric_samples, score_name, score_values
-from confide.numerics.binomial import upper_bound, wilson_interval
+from confide.metrics.influence import Influence, rate_interval, spread_of
+from confide.metrics.view import Design, metric_samples, score_name, score_values
+from confide.numerics.binomial import upper_bound, weighted_mean_p, weighted_upper_bound, wilson_interval
 from confide.predictions import Predictions
 from confide.results import ClassThreshold, ObservedPoint, OperatingPoint, Z
-from confide.types import Floating
+from confide.types import Flags, Floats
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ def operating_point(
     per_class: bool = False,
     losses: Mapping[str, Any] | None = None,
     promise: str = "probability",
+    weights: Any = None,
 ) -> OperatingPoint:
     """The threshold with the largest coverage whose selective risk is at most `risk` with that confidence.
 
@@ -62,6 +65,9 @@ def operating_point(
         losses: further losses by name, n values in [0, 1] each, whose mean among accepted samples is promised.
         promise: `probability`: kept with that confidence; or `expectation`: kept on average over calibration sets
             (conformal risk control), for risks that only rise or only fall with the threshold.
+        weights: how much each sample counts, n numbers or the name of a column, where the predictions do not carry
+            them. Weighted rates have no exact law: they are promised by a test of bounded means, which takes more
+            samples and supposes that no sample weighs more than the heaviest of these.
 
     Returns:
         An `OperatingPoint`; its `threshold` is None where nothing can be promised, and `note` then says why.
@@ -77,6 +83,10 @@ def operating_point(
     """
     metric_samples(predictions)
     predictions.need_drawn_singly("an operating point")
+    predictions = predictions.weighted(weights)
+    if (rows := predictions.weighted_rows) is not None:
+        n, predictions = len(predictions), predictions.take(rows)
+        score, losses = (values_of_rows(values, rows, n) for values in (score, losses))
     if (risk is None) == (coverage is None):
         raise InputError("operating_point needs either risk= or coverage=; give one of them")
     check_range(confidence, "confidence", 0, 1, low_open=True, high_open=True)
@@ -93,24 +103,64 @@ def operating_point(
     if coverage is not None:
         check_range(coverage, "coverage", 0, 1, low_open=True)
     values = score_values(predictions, score).astype(np.float64)
-    wrong = ~predictions.facts.correct.cpu().numpy()
+    relative = predictions.relative_weights
+    of_largest = None if relative is None else relative / relative.max()
+    outcomes = Outcomes(values, ~predictions.facts.correct.cpu().numpy(), of_largest)
 
     def search(rows: NDArray[np.bool_], delta: float) -> BoundedThreshold | None:
-        part, errors = values[rows], wrong[rows]
+        part = outcomes.take(rows)
         if coverage is not None:
-            return at_coverage(part, errors, coverage, delta)
+            return at_coverage(part, coverage, delta)
         assert risk is not None
-        return SEARCHES[method](part, errors, risk, delta)
+        return SEARCHES[method](part, risk, delta)
 
     nothing = no_point(predictions, score, confidence, method if coverage is None else "coverage")
     nothing = replace(nothing, risk=risk)
     if per_class:
-        return _per_class(predictions, search, nothing)
+        return _per_class(predictions, values, search, nothing)
     best = search(np.ones(len(values), dtype=bool), 1 - confidence)
     if best is not None:
-        return replace(nothing, coverage=best.accepted / nothing.n, **asdict(best))
+        return replace(nothing, coverage=outcomes.coverage(values >= best.threshold), **asdict(best))
     assert risk is not None  # at a coverage there always is a threshold
-    return replace(nothing, note=why_nothing(values, wrong, risk, 1 - confidence, method))
+    return replace(nothing, note=why_nothing(outcomes, risk, 1 - confidence, method))
+
+
+@dataclass(frozen=True, eq=False)
+class Outcomes:
+    """Scores of the samples, which are wrong, and weights over the largest there may be (None: all count alike)."""
+
+    values: Floats
+    wrong: Flags
+    weights: Floats | None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def take(self, rows: NDArray[np.bool_]) -> Outcomes:
+        """Some of the samples."""
+        return Outcomes(self.values[rows], self.wrong[rows], None if self.weights is None else self.weights[rows])
+
+    def coverage(self, inside: NDArray[np.bool_]) -> float:
+        """The share of the samples inside."""
+        return float(np.average(inside, weights=self.weights))
+
+    def at(self, threshold: float, delta: float) -> BoundedThreshold:
+        """A threshold with what is seen at it, and the bound on its risk; ties are never split."""
+        inside = self.values >= threshold
+        accepted, errors = int(inside.sum()), int(self.wrong[inside].sum())
+        if self.weights is None:
+            bound = upper_bound(errors, accepted, delta)
+        else:
+            bound = weighted_upper_bound(self.wrong[inside].astype(np.float64), self.weights[inside], delta)
+        return BoundedThreshold(threshold, accepted, errors, bound)
+
+    def could_pass(self, threshold: float, risk: float, delta: float) -> bool:
+        """Whether the samples from a threshold on would show so low a risk if none were wrong."""
+        inside = self.values >= threshold
+        accepted = int(inside.sum())
+        if self.weights is None:
+            return accepted >= math.log(delta) / math.log1p(-risk)
+        return weighted_mean_p(np.zeros(accepted), self.weights[inside], risk) <= delta
 
 
 def no_point(predictions: Predictions, score: Any, confidence: float, method: str) -> OperatingPoint:
@@ -124,22 +174,32 @@ def no_point(predictions: Predictions, score: Any, confidence: float, method: st
         method=method,
         num_classes=predictions.num_classes,
         class_names=predictions.class_names,
+        largest_weight=None if predictions.relative_weights is None else float(predictions.relative_weights.max()),
     )
 
 
-def why_nothing(values: Floating, wrong: NDArray[np.bool_], risk: float, delta: float, method: str) -> str:
+def why_nothing(outcomes: Outcomes, risk: float, delta: float, method: str) -> str:
     """Why a search found no threshold, and which other searches would have."""
-    note = f"no threshold can promise a risk of {risk:g} with confidence {1 - delta:g} from {len(values)} samples"
-    least = math.ceil(math.log(delta) / math.log1p(-risk))
-    if len(values) < least:
-        return f"{note}: even without errors it takes {least} accepted samples"
-    tested = [bounded(values, wrong, threshold, delta) for threshold in candidates(values)]
-    tested = [tried for tried in tested if tried.accepted >= least]
+    weighted = "" if outcomes.weights is None else "weighted "
+    note = (
+        f"no threshold can promise a risk of {risk:g} with confidence {1 - delta:g} from {len(outcomes)} "
+        f"{weighted}samples"
+    )
+    able = [t for t in candidates(outcomes.values) if outcomes.could_pass(t, risk, delta)]
+    if not able:
+        least = math.ceil(math.log(delta) / math.log1p(-risk))
+        more = f"{least} accepted samples" if not weighted else f"more than {least} accepted samples of such weights"
+        return f"{note}: even without errors it takes {more}"
+    tested = [outcomes.at(threshold, delta) for threshold in able]
     lowest = min(tested, key=lambda tried: tried.bound)
     if lowest.bound > risk:
         return f"{note}: of {len(tested)} coverages none shows so low a risk, the best has {counts_text(lowest)}"
-    others = {word: search(values, wrong, risk, delta) for word, search in SEARCHES.items() if word != method}
-    better = [f"'{word}' would accept {best.accepted / len(values):.1%}" for word, best in others.items() if best]
+    others = {word: search(outcomes, risk, delta) for word, search in SEARCHES.items() if word != method}
+    better = [
+        f"'{word}' would accept {outcomes.coverage(outcomes.values >= best.threshold):.1%}"
+        for word, best in others.items()
+        if best
+    ]
     if method == "fixed_sequence":
         why = f"its tests stop at the first that fails, the most confident part, with {counts_text(tested[0])}"
     else:
@@ -155,6 +215,7 @@ def counts_text(tried: BoundedThreshold) -> str:
 
 def _per_class(
     predictions: Predictions,
+    values: Floats,
     search: Callable[[NDArray[np.bool_], float], BoundedThreshold | None],
     nothing: OperatingPoint,
 ) -> OperatingPoint:
@@ -169,9 +230,11 @@ def _per_class(
     bounds = [own.bound for own in classes.values() if own.bound is not None]
     empty = [k for k, own in classes.items() if own.threshold is None]
     accepted = sum(own.accepted for own in classes.values())
+    limits = np.array([math.inf if (own := classes[str(k)].threshold) is None else own for k in present])
+    inside = values >= limits[np.searchsorted(present, predicted)]
     return replace(
         nothing,
-        coverage=accepted / nothing.n,
+        coverage=float(np.average(inside, weights=predictions.weights)),
         bound=max(bounds) if bounds else None,
         accepted=accepted,
         errors=sum(own.errors for own in classes.values()),
@@ -180,34 +243,26 @@ def _per_class(
     )
 
 
-def bounded(values: Floating, wrong: NDArray[np.bool_], threshold: float, delta: float) -> BoundedThreshold:
-    """A threshold with what is seen at it, and the bound on its risk; ties are never split."""
-    inside = values >= threshold
-    accepted, errors = int(inside.sum()), int(wrong[inside].sum())
-    return BoundedThreshold(threshold, accepted, errors, upper_bound(errors, accepted, delta))
-
-
-def fixed_sequence(values: Floating, wrong: NDArray[np.bool_], risk: float, delta: float) -> BoundedThreshold | None:
+def fixed_sequence(outcomes: Outcomes, risk: float, delta: float) -> BoundedThreshold | None:
     """Test each candidate at the full level, the most confident first, until one fails; keep the last success."""
-    least = math.log(delta) / math.log1p(-risk)
     best = None
-    for threshold in candidates(values):
-        tried = bounded(values, wrong, threshold, delta)
-        if tried.accepted < least:
+    for threshold in candidates(outcomes.values):
+        if not outcomes.could_pass(threshold, risk, delta):
             continue  # no outcome could certify so few, so nothing is tested here
+        tried = outcomes.at(threshold, delta)
         if tried.bound > risk:
             break
         best = tried
     return best
 
 
-def fallback(values: Floating, wrong: NDArray[np.bool_], risk: float, delta: float) -> BoundedThreshold | None:
+def fallback(outcomes: Outcomes, risk: float, delta: float) -> BoundedThreshold | None:
     """Share the level over the candidates; a success hands its level on. Keep the largest success."""
-    thresholds = candidates(values)
+    thresholds = candidates(outcomes.values)
     best, level = None, 0.0
     for threshold in thresholds:
         level += delta / len(thresholds)
-        tried = bounded(values, wrong, threshold, level)
+        tried = outcomes.at(threshold, level)
         if tried.bound <= risk:
             best = tried
         else:
@@ -215,14 +270,14 @@ def fallback(values: Floating, wrong: NDArray[np.bool_], risk: float, delta: flo
     return best
 
 
-def sgr(values: Floating, wrong: NDArray[np.bool_], risk: float, delta: float) -> BoundedThreshold | None:
+def sgr(outcomes: Outcomes, risk: float, delta: float) -> BoundedThreshold | None:
     """Binary search over how many to accept, with ceil(log2 m) bounds, each at delta / ceil(log2 m)."""
-    falling = np.sort(values)[::-1]
-    rounds = max(1, math.ceil(math.log2(len(values))))
-    low, high, best = 1, len(values), None
+    falling = np.sort(outcomes.values)[::-1]
+    rounds = max(1, math.ceil(math.log2(len(falling))))
+    low, high, best = 1, len(falling), None
     for _ in range(rounds):
         middle = math.ceil((low + high) / 2)
-        tried = bounded(values, wrong, float(falling[middle - 1]), delta / rounds)
+        tried = outcomes.at(float(falling[middle - 1]), delta / rounds)
         if tried.bound <= risk:
             low, best = middle, tried
         else:
@@ -230,13 +285,16 @@ def sgr(values: Floating, wrong: NDArray[np.bool_], risk: float, delta: float) -
     return best
 
 
-def at_coverage(values: Floating, wrong: NDArray[np.bool_], coverage: float, delta: float) -> BoundedThreshold:
+def at_coverage(outcomes: Outcomes, coverage: float, delta: float) -> BoundedThreshold:
     """The threshold that accepts that share, chosen without the labels, with the bound on its risk."""
-    accepted = max(math.ceil(coverage * len(values) * (1 - 1e-12) - 1e-9), 1)
-    return bounded(values, wrong, float(np.sort(values)[::-1][accepted - 1]), delta)
+    order = np.argsort(-outcomes.values, kind="stable")
+    weights = np.ones(len(order)) if outcomes.weights is None else outcomes.weights[order]
+    reached = np.cumsum(weights)
+    place = int(np.searchsorted(reached, coverage * reached[-1] * (1 - 1e-12) - 1e-9))
+    return outcomes.at(float(outcomes.values[order][place]), delta)
 
 
-SEARCHES: dict[str, Callable[[Floating, NDArray[np.bool_], float, float], BoundedThreshold | None]] = {
+SEARCHES: dict[str, Callable[[Outcomes, float, float], BoundedThreshold | None]] = {
     "fixed_sequence": fixed_sequence,
     "fallback": fallback,
     "sgr": sgr,
@@ -286,8 +344,8 @@ def observed(point: OperatingPoint, predictions: Predictions, score: Any = None)
         score: the values that rank these samples, where the point was made on values.
 
     Returns:
-        An `ObservedPoint` with coverage, risk (NaN where nothing is accepted), the number accepted and Wilson's 95 %
-        interval of the risk.
+        An `ObservedPoint` with coverage, risk (NaN where nothing is accepted), both by weight, the number accepted and
+        Wilson's 95 % interval of the risk.
 
     Example:
         >>> p = confide.Predictions([[3.0, 0.0]] * 60 + [[0.2, 0.0]] * 40, [0] * 80 + [1] * 20)
@@ -295,9 +353,16 @@ def observed(point: OperatingPoint, predictions: Predictions, score: Any = None)
         >>> seen.coverage, seen.risk, seen.accepted, round(seen.high, 3)
         (0.6, 0.0, 60, 0.06)
     """
-    accepted = apply_operating_point(point, predictions, score)
-    count = int(accepted.sum())
-    wrong = int((accepted & ~predictions.facts.correct).sum())
-    if not count:
+    accepted = apply_operating_point(point, predictions, score).cpu().numpy()
+    weights = np.ones(len(predictions)) if predictions.weights is None else predictions.weights
+    accepted &= weights > 0
+    if not accepted.any():
         return ObservedPoint(0.0, math.nan, 0)
-    return ObservedPoint(count / len(predictions), wrong / count, count, *wilson_interval(wrong / count, count, Z))
+    wrong = ~predictions.facts.correct.cpu().numpy()[accepted]
+    own, count = weights[accepted], int(accepted.sum())
+    risk = float(np.average(wrong, weights=own))
+    # Wilson's interval of as many draws as have this variance.
+    spread = spread_of(Influence(wrong - risk), Design(None if predictions.relative_weights is None else own))
+    draws = count if predictions.relative_weights is None else float(own.sum() ** 2 / (own @ own))
+    bounds = wilson_interval(risk, count, Z) if draws == count else rate_interval(risk, spread, draws)
+    return ObservedPoint(float(own.sum() / weights.sum()), risk, count, *bounds)

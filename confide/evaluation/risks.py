@@ -4,12 +4,14 @@ A prediction is accepted if its score is at least the threshold. Error and preci
 positives among the samples of other classes, recall and misses among those of the class, so each is binomial given its
 denominator and has an exact test. A threshold is safe where all tests reject at delta (intersection-union). Risks that
 fall as the threshold rises are tested from the most confident on; recall and misses, which rise, from accepting all on.
+Rates of weighted samples are ratios of means, tested by a bound on means of bounded losses, which takes more samples.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -19,7 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.checks import InputError, as_tensor, check_choice, check_range, did_you_mean
-from confide.numerics.binomial import binomial_p, hoeffding_bentkus_p, mean_upper_bound, upper_bound
+from confide.numerics.binomial import (
+    binomial_p,
+    hoeffding_bentkus_p,
+    mean_upper_bound,
+    upper_bound,
+    weighted_mean_p,
+    weighted_upper_bound,
+)
 from confide.predictions import Predictions, class_words
 from confide.results import ClassThreshold, OperatingPoint, PromisedRisk
 from confide.types import Floats
@@ -53,13 +62,62 @@ LOSS = RiskKind(ratio=True)
 """A loss in [0, 1] that the user gives: its mean among accepted."""
 
 
+@dataclass(frozen=True)
+class Counts:
+    """Events or summed losses, and how many samples count; both by weight where there are weights."""
+
+    events: float
+    n: int
+
+
 @dataclass(frozen=True, eq=False)
-class CountedRisk:
-    """A risk on calibration samples: what counts as an event at every threshold, and among how many."""
+class Risk(ABC):
+    """A risk on calibration samples: what it is called, which it is, and the limit that is asked for."""
 
     label: str
     kind: RiskKind
     limit: float
+
+    @property
+    def rate(self) -> float:
+        """The rate of events that must not be exceeded."""
+        return float(1 - Fraction(str(self.limit))) if self.kind.at_least else self.limit
+
+    @abstractmethod
+    def counts(self, threshold: float) -> Counts:
+        """What is seen at a threshold."""
+
+    @abstractmethod
+    def p_value(self, threshold: float) -> float:
+        """Of "the risk is above its limit"."""
+
+    @abstractmethod
+    def testable(self, threshold: float, delta: float) -> bool:
+        """Whether any outcome could pass, at so many samples."""
+
+    @abstractmethod
+    def bound(self, threshold: float, delta: float) -> float:
+        """The largest rate of events that is not refuted."""
+
+    def on_average(self, threshold: float) -> bool:
+        """Conformal risk control: (events + 1) / (n + 1) at most the limit, in exact arithmetic."""
+        seen = self.counts(threshold)
+        limit = Fraction(str(self.limit))
+        return int(seen.events) + 1 <= (1 - limit if self.kind.at_least else limit) * (seen.n + 1)
+
+    def promised(self, threshold: float, delta: float | None) -> PromisedRisk:
+        """What was seen at a threshold, and the bound there; no bound for a promise on average."""
+        seen, bound = self.counts(threshold), None
+        if delta is not None:
+            high = self.bound(threshold, delta)
+            bound = 1 - high if self.kind.at_least else high
+        return PromisedRisk(self.label, self.limit, self.kind.at_least, seen.events, seen.n, bound)
+
+
+@dataclass(frozen=True, eq=False)
+class CountedRisk(Risk):
+    """A risk of samples that count alike: what counts as an event at every threshold, and among how many."""
+
     marks: Floats
     """Scores of the samples that are events where accepted (of a risk that rises: that are none), rising."""
     base: Floats | None
@@ -68,46 +126,61 @@ class CountedRisk:
     losses: Floats | None = None
     """Summed losses of the marks, from the highest score on, for a loss that is no event."""
 
-    @property
-    def rate(self) -> float:
-        """The rate of events that must not be exceeded."""
-        return float(1 - Fraction(str(self.limit))) if self.kind.at_least else self.limit
-
-    def counts(self, threshold: float) -> tuple[float, int]:
-        """Events, or summed losses, and how many count."""
+    def counts(self, threshold: float) -> Counts:
         above = len(self.marks) - int(np.searchsorted(self.marks, threshold))
         n = self.n if self.base is None else len(self.base) - int(np.searchsorted(self.base, threshold))
         if self.losses is not None:
-            return float(self.losses[above]), n
-        return (n - above if self.kind.rises else above), n
+            return Counts(float(self.losses[above]), n)
+        return Counts(float(n - above if self.kind.rises else above), n)
 
     def p_value(self, threshold: float) -> float:
-        """Of "the risk is above its limit"."""
-        events, n = self.counts(threshold)
+        seen = self.counts(threshold)
         if self.losses is not None:
-            return hoeffding_bentkus_p(events, n, self.rate)
-        return binomial_p(int(events), n, self.rate)
+            return hoeffding_bentkus_p(seen.events, seen.n, self.rate)
+        return binomial_p(int(seen.events), seen.n, self.rate)
 
     def testable(self, threshold: float, delta: float) -> bool:
-        """Whether any outcome could pass, at so many samples."""
-        return (1 - self.rate) ** self.counts(threshold)[1] <= delta
+        return (1 - self.rate) ** self.counts(threshold).n <= delta
 
-    def on_average(self, threshold: float) -> bool:
-        """Conformal risk control: (events + 1) / (n + 1) at most the limit, in exact arithmetic."""
-        events, n = self.counts(threshold)
-        limit = Fraction(str(self.limit))
-        return int(events) + 1 <= (1 - limit if self.kind.at_least else limit) * (n + 1)
+    def bound(self, threshold: float, delta: float) -> float:
+        seen = self.counts(threshold)
+        if self.losses is not None:
+            return mean_upper_bound(seen.events, seen.n, delta)
+        return upper_bound(int(seen.events), seen.n, delta)
 
-    def promised(self, threshold: float, delta: float | None) -> PromisedRisk:
-        """What was seen at a threshold, and the bound there; no bound for a promise on average."""
-        events, n = self.counts(threshold)
-        bound = None
-        if delta is not None:
-            high = (
-                upper_bound(int(events), n, delta) if self.losses is None else mean_upper_bound(float(events), n, delta)
-            )
-            bound = 1 - high if self.kind.at_least else high
-        return PromisedRisk(self.label, self.limit, self.kind.at_least, float(events), n, bound)
+
+@dataclass(frozen=True, eq=False)
+class WeightedRisk(Risk):
+    """A risk of weighted samples: scores of those that count, what each loses where accepted, and its weight over the
+    largest weight there may be. A ratio of means has no exact law, so it is tested by `weighted_mean_p`.
+    """
+
+    scores: Floats
+    losses: Floats
+    weights: Floats
+
+    def at(self, threshold: float) -> tuple[Floats, Floats]:
+        """Losses and weights of the samples that count at a threshold."""
+        accepted = self.scores >= threshold
+        if self.kind.ratio:
+            return self.losses[accepted], self.weights[accepted]
+        lost = accepted * self.losses
+        return 1 - lost if self.kind.rises else lost, self.weights
+
+    def counts(self, threshold: float) -> Counts:
+        losses, weights = self.at(threshold)
+        share = float(np.average(losses, weights=weights)) if len(losses) else 0.0
+        return Counts(share * len(losses), len(losses))
+
+    def p_value(self, threshold: float) -> float:
+        return weighted_mean_p(*self.at(threshold), self.rate)
+
+    def testable(self, threshold: float, delta: float) -> bool:
+        losses, weights = self.at(threshold)
+        return weighted_mean_p(0 * losses, weights, self.rate) <= delta
+
+    def bound(self, threshold: float, delta: float) -> float:
+        return weighted_upper_bound(*self.at(threshold), delta)
 
 
 # The risks that were asked for, counted on predictions.
@@ -119,7 +192,7 @@ def counted_risks(
     risks: Mapping[str, float],
     losses: Mapping[str, Any],
     only: int | None = None,
-) -> list[CountedRisk]:
+) -> list[Risk]:
     """The risks as counts by threshold; `only` takes those of one predicted class, whose samples alone are accepted."""
     counted = []
     for text, limit in risks.items():
@@ -159,35 +232,51 @@ def _risk_of(text: str, predictions: Predictions, losses: Mapping[str, Any]) -> 
     return name, kind, words.index(of) if of in words else int(of)
 
 
-def _of_all(predictions: Predictions, values: Floats, name: str, limit: float, only: int | None) -> CountedRisk:
+def _of_all(predictions: Predictions, values: Floats, name: str, limit: float, only: int | None) -> Risk:
     wrong = ~predictions.facts.correct.cpu().numpy()
     may = np.ones(len(values), bool) if only is None else predictions.facts.prediction.cpu().numpy() == only
     label = name if only is None else f"{name}[{class_words(predictions)[only]}]"
-    base = np.sort(values[may]) if KINDS[name].ratio else None
-    return CountedRisk(label, KINDS[name], limit, np.sort(values[wrong & may]), base, len(values))
+    among = may if KINDS[name].ratio else np.ones(len(values), bool)
+    return _counted(predictions, values, label, KINDS[name], limit, wrong & may, among)
 
 
-def _of_class(predictions: Predictions, values: Floats, name: str, limit: float, k: int) -> CountedRisk:
+def _of_class(predictions: Predictions, values: Floats, name: str, limit: float, k: int) -> Risk:
     labels = predictions.need_labels(f"the risk '{name}'").cpu().numpy()
     own, predicted = labels == k, predictions.facts.prediction.cpu().numpy() == k
     marks = {"precision": predicted & ~own, "fpr": predicted & ~own}.get(name, predicted & own)
-    base = np.sort(values[predicted]) if name == "precision" else None
-    n = int((~own if name == "fpr" else own).sum())
-    return CountedRisk(f"{name}[{class_words(predictions)[k]}]", KINDS[name], limit, np.sort(values[marks]), base, n)
+    among = {"precision": predicted, "fpr": ~own}.get(name, own)
+    label = f"{name}[{class_words(predictions)[k]}]"
+    return _counted(predictions, values, label, KINDS[name], limit, marks, among)
 
 
-def _loss(
-    predictions: Predictions, values: Floats, name: str, limit: float, losses: Any, only: int | None
-) -> CountedRisk:
+def _counted(
+    predictions: Predictions,
+    values: Floats,
+    label: str,
+    kind: RiskKind,
+    limit: float,
+    marks: Rows,
+    among: Rows,
+    losses: Floats | None = None,
+) -> Risk:
+    """The risk of samples that are events, or have losses, where accepted; among those that count."""
+    weights = predictions.relative_weights
+    if weights is not None:
+        lost = marks.astype(np.float64) if losses is None else marks * losses
+        return WeightedRisk(label, kind, limit, values[among], lost[among], weights[among] / weights.max())
+    order = np.argsort(values[marks], kind="stable")
+    sums = None if losses is None else np.append(0.0, np.cumsum(losses[marks][order][::-1]))
+    base = np.sort(values[among]) if kind.ratio else None
+    return CountedRisk(label, kind, limit, values[marks][order], base, int(among.sum()), sums)
+
+
+def _loss(predictions: Predictions, values: Floats, name: str, limit: float, losses: Any, only: int | None) -> Risk:
     each: Floats = as_tensor(losses, name).double().cpu().numpy()
     if each.shape != values.shape or not ((each >= 0) & (each <= 1)).all():
         raise InputError(f"the loss '{name}' must be {len(values)} numbers in [0, 1]; scale them by their bound")
     may = np.ones(len(values), bool) if only is None else predictions.facts.prediction.cpu().numpy() == only
-    order = np.argsort(values[may], kind="stable")
-    scores = values[may][order]
-    sums = np.append(0.0, np.cumsum(each[may][order][::-1]))
     label = name if only is None else f"{name}[{class_words(predictions)[only]}]"
-    return CountedRisk(label, LOSS, limit, scores, scores, len(values), sums)
+    return _counted(predictions, values, label, LOSS, limit, may, may, each)
 
 
 # Which thresholds are safe.
@@ -232,7 +321,7 @@ METHODS: dict[str, Callable[[Sequence[float], Sequence[bool], float], list[int]]
 }
 
 
-def safe_threshold(values: Floats, risks: Sequence[CountedRisk], delta: float | None, method: str) -> float | None:
+def safe_threshold(values: Floats, risks: Sequence[Risk], delta: float | None, method: str) -> float | None:
     """The threshold that keeps every promise: the one that accepts most, or least where only recall is promised.
 
     Args:
@@ -274,11 +363,13 @@ def promise_risks(
     if not risks:
         raise InputError("risk= must name at least one risk, such as {'error': 0.01}; got none")
     average = nothing.promise == "expectation"
-    if not average:
+    if average:
+        predictions.need_unweighted("a promise on average")
+    else:
         check_choice(nothing.method, tuple(METHODS), "method of several risks")
     delta = None if average else 1 - nothing.confidence
 
-    def find(only: int | None, share: int) -> tuple[list[CountedRisk], float | None]:
+    def find(only: int | None, share: int) -> tuple[list[Risk], float | None]:
         counted = counted_risks(predictions, values, risks, losses, only)
         if average and (ratios := [risk.label for risk in counted if risk.kind.ratio]):
             raise InputError(
@@ -297,7 +388,7 @@ def promise_risks(
         return replace(
             nothing,
             threshold=threshold,
-            coverage=float(accepted.mean()),
+            coverage=float(np.average(accepted, weights=predictions.weights)),
             accepted=int(accepted.sum()),
             errors=errors,
             bound=next((risk.bound for risk in promised if risk.label == "error"), None),
@@ -317,9 +408,11 @@ def promise_risks(
         classes[str(k)] = ClassThreshold(threshold, int(inside.sum()), int(wrong[inside].sum()), None, n)
         by_class += [risk.promised(threshold, None if delta is None else delta / len(present)) for risk in counted]
     accepted_number = sum(own.accepted for own in classes.values())
+    limits = np.array([math.inf if (own := classes[str(k)].threshold) is None else own for k in present.tolist()])
+    inside = values >= limits[np.searchsorted(present, predicted)]
     return replace(
         nothing,
-        coverage=accepted_number / nothing.n,
+        coverage=float(np.average(inside, weights=predictions.weights)),
         accepted=accepted_number,
         errors=sum(own.errors for own in classes.values()),
         classes=classes,
@@ -328,7 +421,7 @@ def promise_risks(
     )
 
 
-def _why(values: Floats, counted: Sequence[CountedRisk], delta: float | None, nothing: OperatingPoint) -> str:
+def _why(values: Floats, counted: Sequence[Risk], delta: float | None, nothing: OperatingPoint) -> str:
     """Why there is no threshold: which risks cannot be promised even alone."""
     listed = ", ".join(risk_text(risk.label, risk.limit, risk.kind.at_least) for risk in counted[:4])
     sure = "on average" if delta is None else f"with confidence {nothing.confidence:g}"

@@ -18,11 +18,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from confide.checks import InputError
-from confide.evaluation.compare import Estimate, comparable_requests, estimate, holm, same_samples, student_tail
+from confide.evaluation.compare import (
+    Estimate,
+    comparable_requests,
+    estimate,
+    holm,
+    paired_samples,
+    same_samples,
+    student_tail,
+)
 from confide.metrics.base import metric_name
 from confide.metrics.influence import Influence, Spread, mean_interval, spread_of, student_quantile
 from confide.metrics.resampling import RESAMPLES
-from confide.metrics.view import Design, MetricSamples
+from confide.metrics.view import Design
 from confide.predictions import Predictions
 from confide.results import LEVEL
 from confide.types import Floats
@@ -95,8 +103,8 @@ def compare_groups(
     first = a[0]
     sides = [[same_samples(first, record, f"run {k + 1}") for k, record in enumerate(group)] for group in (a, b)]
     requests = comparable_requests(metrics, [record for side in sides for record in side], score)
-    design, rows = Design(clusters=first.clusters), []
-    samples = [[MetricSamples(record, resampled=True, design=design) for record in side] for side in sides]
+    samples = [[paired_samples(record, first) for record in side] for side in sides]
+    design, rows = samples[0][0].design, []
     for request in requests:
         of_a, of_b = ([estimate(base, request, resamples, seed) for base in side] for side in samples)
         row = _compared(metric_name(request.method, request.options), of_a, of_b, design)

@@ -158,6 +158,7 @@ def find_slices(
     by = [by] if isinstance(by, str) else by
     if by is not None and not (isinstance(by, (list, tuple)) and all(isinstance(word, str) for word in by)):
         raise InputError(f"by must be names of columns, got {type(by).__name__}; give a list of words")
+    predictions.need_unweighted("a search for slices")
     predictions.need_drawn_singly("a test of slices")
     right = predictions.facts.correct.double().cpu().numpy()
     confidence = predictions.facts.sureness()

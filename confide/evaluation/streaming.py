@@ -26,7 +26,13 @@ SHARD_ENDINGS = (*formats.TABLE_ENDINGS, ".csv.gz")
 
 
 def as_predictions(
-    source: Any, *, columns: Iterable[str] = (), ids: bool = False, split: str | None = None, score: Any = None
+    source: Any,
+    *,
+    columns: Iterable[str] = (),
+    ids: bool = False,
+    split: str | None = None,
+    score: Any = None,
+    weights: Any = None,
 ) -> Predictions:
     """Predictions of a record, a file, a folder of shards, or an iterator of records or (logits, labels).
 
@@ -35,22 +41,25 @@ def as_predictions(
         ids: keep the ids of a stream, for joining difficulty.
         split: overrides the split that files name.
         score: scores that will be asked for; of `margin`, `max_logit` and `energy` a stream keeps only these.
+        weights: of the samples, or the name of a column; samples of weight 0 are left out of a stream.
     """
+    if not (weights is None or isinstance(weights, str) or isinstance(source, Predictions)):
+        raise InputError("weights of files must be the name of a column; load the file for weights given as values")
     several = score if isinstance(score, (list, tuple, dict)) else (score,)
     scores = tuple(s for s in several if isinstance(s, str))
     if isinstance(source, Predictions):
-        return source
+        return source.weighted(weights)
     if isinstance(source, (str, Path)):
         path = Path(source)
         if not path.is_dir():
-            return Predictions.load(path, split)
-        return stream(from_folder(path, split), columns, ids, scores)
+            return Predictions.load(path, split).weighted(weights)
+        return stream((shard.weighted(weights) for shard in from_folder(path, split)), columns, ids, scores)
     if not isinstance(source, Iterable) or isinstance(source, (dict, np.ndarray, torch.Tensor)):
         raise InputError(
             f"evaluate needs Predictions, a path, or an iterator of Predictions, got {type(source).__name__}; "
             "make Predictions(logits, labels)"
         )
-    return stream(map(shard_predictions, source), columns, ids, scores)
+    return stream((shard_predictions(shard).weighted(weights) for shard in source), columns, ids, scores)
 
 
 def shard_predictions(shard: Any) -> Predictions:
@@ -62,11 +71,19 @@ def shard_predictions(shard: Any) -> Predictions:
     raise InputError(f"a shard must be Predictions or (logits, labels), got {type(shard).__name__}")
 
 
-def from_folder(folder: Path, split: str | None) -> Iterator[Predictions]:
-    """Records of all table files of a folder, in the order of their names, large ones in parts."""
+def shard_paths(folder: Path) -> list[Path]:
+    """All table files of a folder, in the order of their names."""
+    if not folder.is_dir():
+        raise InputError(f"{folder} must be a folder of files of predictions, got none; check the path")
     paths = sorted(p for p in folder.iterdir() if p.name.endswith(SHARD_ENDINGS) and not p.name.startswith("."))
     if not paths:
         raise InputError(f"{folder} must hold .parquet, .npz or .csv files of predictions, got none; check the path")
+    return paths
+
+
+def from_folder(folder: Path, split: str | None) -> Iterator[Predictions]:
+    """Records of all table files of a folder, in the order of their names, large ones in parts."""
+    paths = shard_paths(folder)
     with Progress("read shards", len(paths)) as progress:
         for path in paths:
             for columns, metadata in formats.table_batches(path, ROWS):
@@ -80,8 +97,8 @@ def stream(
     """One record that keeps the facts of all shards and none of their logits."""
     streamed = StreamedPredictions(tuple(columns), ids, tuple(scores))
     for shard in shards:
-        if len(shard):
-            streamed.add(shard)
+        if len(shard) and len(counted := shard.counted()):
+            streamed.add(counted)
     return streamed.record()
 
 
@@ -94,7 +111,7 @@ class StreamedPredictions:
         self.dropped = {"p_true": None} | {name: None for name in OPTIONAL_SCORES if name not in scores}
         self.facts, self.count = FactsBuilder(), 0
         self.labels: list[torch.Tensor] = []
-        self.others: dict[str, list[Any]] = {name: [] for name in (*columns, "trust", "ids")}
+        self.others: dict[str, list[Any]] = {name: [] for name in (*columns, "trust", "ids", "weights")}
         self.table: ClassTable | None = None
         self.starts: set[str] = set()  # first id of each shard
         self.first: Predictions | None = None
@@ -119,6 +136,8 @@ class StreamedPredictions:
         self._check_apart(shard)
         if shard.outputs.all_classes:
             table = shard.class_table()
+            if shard.weights is not None:
+                table = table.scaled(float(shard.weights.mean()))
             self.table = table if self.table is None else self.table + table
         predicted = shard.facts.prediction.to(torch.int32)
         self.facts.add(replace(shard.facts, predicted=predicted, **self.dropped))  # type: ignore[arg-type]
@@ -129,6 +148,8 @@ class StreamedPredictions:
                 self.others[name].append(shard.columns[name])
         if shard.trust is not None:
             self.others["trust"].append(shard.trust)
+        if shard.weights is not None:
+            self.others["weights"].append(shard.weights)
         if self.keep_ids:
             self.others["ids"].append(shard.ids)
         if self.first is None:
@@ -156,6 +177,12 @@ class StreamedPredictions:
         labels = torch.cat(self.labels)
         facts = self.facts.join()
         complete = {k: v for k, v in self.others.items() if sum(map(len, v)) == len(labels)}
+        weights, table = None, self.table
+        if self.others["weights"]:
+            if "weights" not in complete:
+                raise InputError("all shards must have weights, or none; add a column 'weight' to the others")
+            weights = np.concatenate(complete["weights"])
+            table = None if table is None else table.scaled(1 / float(weights.mean()))
         classes = self.first.num_classes
         if self.first.outputs.num_classes is None:
             classes = int(max(labels.max(), facts.prediction.max())) + 1
@@ -163,12 +190,13 @@ class StreamedPredictions:
             facts,
             labels,
             classes,
-            self.table,
+            table,
             ids=np.concatenate(complete["ids"]) if complete.get("ids") else None,
             split=self.first.split,
             trust=torch.cat(complete["trust"]) if complete.get("trust") else None,
             columns={k: np.concatenate(complete[k]) for k in self.columns if k in complete},
             class_names=self.first.class_names,
+            weights=weights,
             from_probabilities=self.first.from_probabilities,
             unit=self.first.unit if self.first.unit in complete else None,
         )

@@ -95,6 +95,7 @@ def compare_trust(
     """
     if baseline not in scores:
         raise InputError(f"the baseline '{baseline}' must be among the predictors, got {', '.join(scores)}")
+    predictions.need_unweighted("a comparison of trust predictors")
     names = {name: trust_score(name) for name in scores}
     ranking = {names[name]: score.ranking for name, score in scores.items()}
     evaluation = evaluate(

@@ -7,17 +7,18 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
+from PIL import Image, ImageOps
 
 from confide.block_sizes import MEMORY, rows_in
 from confide.checks import InputError, MissingExtra, OptionError
-from confide.data.images import as_picture, picture_bytes
+from confide.data.images import LazyImages, as_picture, picture_bytes
 from confide.explorer.layout import RAW, DataSource, Layout, Missing
 from confide.explorer.queries import Query, SampleDatabase
 from confide.explorer.samples import (
@@ -138,18 +139,26 @@ def describe_rows(database: SampleDatabase, query: Query, rows: list[int]) -> li
     )
     # The sorted-by value is shown where it is neither difficulty nor confidence.
     value = query.columns[query.sort].sql if query.sort in query.columns else "NULL"
-    source = f"{database.source(model)} LEFT JOIN marks USING (row)"
+    source = database.source(model)
     places = ", ".join(str(int(row)) for row in rows)
     records = database.fetch(
-        f"SELECT row, id, split, {label}, {difficulty}, {predicted}, action, {value} FROM {source} "
-        f"WHERE row IN ({places})"
+        f"SELECT row, id, split, {label}, {difficulty}, {predicted}, {value} FROM {source} WHERE row IN ({places})"
     )
-    name, splits, tags = database.samples.name_of, database.samples.columns["split"].values, dict(enumerate(TAG_KINDS))
+    name, splits, kinds = database.samples.name_of, database.samples.columns["split"].values, database.marks.kinds
     cells = {
         row: RowCell(
-            row, sample, splits[split], name(truth), hard, name(prediction), confidence, right, tags.get(action), shown
+            row,
+            sample,
+            splits[split],
+            name(truth),
+            hard,
+            name(prediction),
+            confidence,
+            right,
+            None if kinds[row] < 0 else TAG_KINDS[kinds[row]],
+            shown,
         )
-        for row, sample, split, truth, hard, prediction, confidence, right, action, shown in records
+        for row, sample, split, truth, hard, prediction, confidence, right, shown in records
     }
     return [cells[row] for row in rows]
 
@@ -157,7 +166,7 @@ def describe_rows(database: SampleDatabase, query: Query, rows: list[int]) -> li
 def describe(database: SampleDatabase, query: Query, row: int, logits: LogitsReader) -> SampleDetails:
     """Everything of one sample that is known at once."""
     cell = describe_rows(database, query, [row])[0]
-    tag = database.tags.get(cell.split, cell.id) or SampleTag(cell.split, cell.id)
+    tag = database.marks.tags.get(cell.split, cell.id) or SampleTag(cell.split, cell.id)
     top, values = _top_classes(database, query, row, logits), _values(database, query, row)
     return SampleDetails(cell, top, values, _suggested(database.samples, row), TagState.of(tag, database.samples))
 
@@ -225,6 +234,7 @@ def _top_classes(database: SampleDatabase, query: Query, row: int, logits: Logit
 # Pictures and texts, from the dataset the run was made of.
 
 LONGEST_SIDE = 512
+WHOLE_SIDE = 2048
 SHORT_TEXT = 220
 
 
@@ -294,6 +304,37 @@ class Pictures:
         if isinstance(value, str):
             return Content(text=value)
         return _encoded_picture(np.asarray(value), longest_side)
+
+    def whole(self, row: int) -> Content:
+        """The picture as it lies in its file, before it was cut and scaled for the model, where that file is known."""
+        self.load()
+        split = self.samples.split_of(row)
+        position = row - self.samples.starts[split]
+        for part, at in () if self._dataset is None else self._parts(split):
+            place = position if at is None else at[position].as_py()
+            file = None if place is None else self._file(part, int(place))
+            if file is None:
+                continue
+            try:
+                with file, Image.open(file) as opened:
+                    opened.draft(None, (WHOLE_SIDE, WHOLE_SIDE))
+                    drawn = ImageOps.exif_transpose(opened).convert("RGB")
+                drawn.thumbnail((WHOLE_SIDE, WHOLE_SIDE))
+                return Content(picture_bytes(drawn, "jpeg", quality=90), "image/jpeg")
+            except (OSError, ValueError, Image.DecompressionBombError) as error:
+                return Content(reason=str(error))
+        return Content(reason="its file is not known")
+
+    def _file(self, part: Split, place: int) -> IO[bytes] | None:
+        """The file of a picture: of images that are decoded when needed, or below the folder that the dataset is."""
+        if isinstance(part.inputs, LazyImages):
+            return part.inputs.encoded.open(int(part.inputs.rows[place]))
+        source = self.layout.data
+        folder = Path(source.source) if isinstance(source, DataSource) else None
+        if folder is None or not folder.is_dir():
+            return None
+        path = (folder / str(part.ids[place])).resolve()
+        return open(path, "rb") if path.is_relative_to(folder.resolve()) and path.is_file() else None
 
     def texts(self, rows: list[int]) -> list[str | None] | None:
         """The beginnings of the texts of some rows; None where the samples are no texts."""

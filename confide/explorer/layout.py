@@ -39,7 +39,7 @@ class DataSource:
 
 @dataclass(frozen=True)
 class Layout:
-    """Files by what they hold; `path` is what was opened, `tags` where tags are kept.
+    """Files by what they hold; `path` is what was opened, `tags` where tags are kept, `map` where their map is.
 
     Example:
         >>> from pathlib import Path
@@ -67,6 +67,7 @@ class Layout:
     class_names: tuple[str, ...] = ()
     data: DataSource | Missing | None = None
     rerun: str = ""
+    map: Path = Path("map.npz")
     missing: tuple[Missing, ...] = ()
 
     @property
@@ -131,7 +132,10 @@ def _file_layout(path: Path) -> Layout:
     """Scores (a file, or a folder of parquet files) or predictions alone."""
     with reading(path):
         names = formats.column_names(path)
-    layout = Layout(path=path, title=path.name, tags=path.with_name(path.name + ".tags.sqlite"))
+    beside = path.with_name
+    layout = Layout(
+        path=path, title=path.name, tags=beside(path.name + ".tags.sqlite"), map=beside(path.name + ".map.npz")
+    )
     if "score" in names:
         method = "confide score DATA --method rmd -o scores.parquet"
         absent = Missing("Predictions", "A file of scores holds no predictions; open a run folder.", "confide run")
@@ -174,6 +178,7 @@ def _folder_layout(folder: Path) -> Layout:
         path=folder,
         title=str(config.get("title") or note.name or folder.name),
         tags=paths.tags,
+        map=paths.map,
         scores=scores,
         predictions=predictions,
         calibrators={

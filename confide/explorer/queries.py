@@ -1,6 +1,5 @@
 """Queries over the samples, from top to bottom: the tables in DuckDB (`SampleDatabase`), a query string turned into
-checked SQL (`parse_query`), the rows that fit with their order and spread (`QueryRunner`), two models compared
-(`compare_models`).
+checked filters (`parse_query`), the rows that fit with their order and spread (`QueryRunner`).
 
 Names never enter the SQL: a key finds a column the explorer made, values are parameters.
 """
@@ -10,23 +9,24 @@ from __future__ import annotations
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from confide.checks import InputError, did_you_mean, number_of_digits
 from confide.explorer.layout import RAW, Layout
-from confide.explorer.samples import Column, SampleTable, model_table, number_column, stage_title
-from confide.explorer.tags import TAG_KINDS, SampleTag, TagFile
+from confide.explorer.marks import TagMarks
+from confide.explorer.samples import Column, SampleTable, model_table, number_column
+from confide.explorer.tags import TAG_KINDS
+from confide.types import Flags, Floats
 
 # The samples in DuckDB: one table, one more for every model and stage that was looked at, and one of tags.
 
-MODEL_NUMBERS = {"confidence": "Confidence", "trust": "Trust", "loss": "Loss"}
+MODEL_NUMBERS = {"confidence": "Confidence", "trust": "Trust", "loss": "Loss", "changes": "Changes of mind"}
 
 
 @dataclass(frozen=True)
@@ -42,36 +42,24 @@ class StageTable:
 class SampleDatabase:
     """Samples and what models predict for them, queried by SQL; rows of all tables stand in the same order."""
 
-    def __init__(self, layout: Layout, samples: SampleTable, tags: TagFile) -> None:
+    def __init__(self, layout: Layout, samples: SampleTable, marks: TagMarks) -> None:
         import duckdb
 
-        self.layout, self.samples, self.tags = layout, samples, tags
+        self.layout, self.samples, self.marks = layout, samples, marks
         self._connection, self._opening = duckdb.connect(), threading.Lock()
         # Nothing of a query may reach a file or the network.
         self._connection.execute("SET enable_external_access = false")
         self._lock = threading.Lock()
         self._model_stages: dict[tuple[str, str], StageTable] = {}
+        self._numbers: dict[tuple[str, str], Floats] = {}
+        self._codes: dict[tuple[str, str], NDArray[Any]] = {}
         self._store("samples", samples.table)
-        self._connection.execute("CREATE TABLE marks (row INTEGER PRIMARY KEY, action TINYINT)")
-        rows = [(row, TAG_KINDS.index(tag.kind)) for row, tag in self._tagged_rows() if tag.kind]
-        if rows:
-            self._connection.executemany("INSERT INTO marks VALUES (?, ?)", rows)
 
     def _store(self, name: str, content: pa.Table) -> None:
         cursor = self._cursor()
         cursor.register("content", content)
         cursor.execute(f"CREATE TABLE {name} AS SELECT * FROM content")
         cursor.unregister("content")
-
-    def _tagged_rows(self) -> list[tuple[int, SampleTag]]:
-        """Tags of samples that are here; others stay in their file."""
-        tags = self.tags.all()
-        tagged = []
-        for split, start in self.samples.starts.items():
-            in_split = [tag for tag in tags if tag.split == split]
-            places = pc.index_in(pa.array([tag.id for tag in in_split], pa.string()), value_set=self.samples.ids[split])
-            tagged += [(start + p, tag) for p, tag in zip(places.to_pylist(), in_split, strict=True) if p is not None]
-        return tagged
 
     @property
     def num_rows(self) -> int:
@@ -97,14 +85,20 @@ class SampleDatabase:
         name = f"model{len(self._model_stages)}"
         self._store(name, content)
         columns = {
-            "prediction": Column("prediction", "Predicted", f"{name}.prediction", "class"),
-            "outcome": Column("outcome", "Outcome", f"CAST({name}.hit AS TINYINT)", "category", ("wrong", "right")),
+            "prediction": Column("prediction", "Predicted", f"{name}.prediction", "class", table=name),
+            "outcome": Column(
+                "outcome", "Outcome", f"CAST({name}.hit AS TINYINT)", "category", ("wrong", "right"), table=name
+            ),
         }
+        if content.column("prediction").null_count == content.num_rows:
+            del columns["prediction"]  # pairs of confidence and correctness name no class
         for key, title in MODEL_NUMBERS.items():
             numbers = number_column(key, title, f"{name}.{key}", content.column(key).combine_chunks())
             if numbers is not None:
                 column, _ = numbers
-                columns[key] = replace(column, low=0.0, high=1.0) if key == "confidence" else column
+                columns[key] = replace(column, table=name)
+        if "confidence" in columns:
+            columns["confidence"] = replace(columns["confidence"], low=0.0, high=1.0)
         return StageTable(model, stage, name, columns)
 
     def source(self, *model_stages: StageTable | None) -> str:
@@ -136,33 +130,63 @@ class SampleDatabase:
             self._connection.close()
             del self._connection
 
-    def mark(self, row: int, kind: str | None) -> None:
-        """Keep the mirror of the tags in step with their file."""
-        with self._lock:
-            cursor = self._cursor()
-            cursor.execute("DELETE FROM marks WHERE row = ?", [row])
-            if kind is not None:
-                cursor.execute("INSERT INTO marks VALUES (?, ?)", [row, TAG_KINDS.index(kind)])
+    def values(self, column: Column) -> Floats:
+        """A column of numbers, read once; NaN where it is missing."""
+        key = (column.table, column.sql)
+        if key not in self._numbers:
+            found = self._cursor().execute(f"SELECT {column.sql} FROM {column.table}").fetchnumpy()
+            self._numbers[key] = np.ma.filled(next(iter(found.values())).astype(np.float64), np.nan)
+        return self._numbers[key]
+
+    def codes(self, column: Column) -> NDArray[Any]:
+        """A small number a row, made once: 0 where the value is missing, else the bin or the value's place plus one."""
+        key = (column.table, column.sql)
+        if key not in self._codes:
+            if column.kind == "number":
+                values = self.values(column)
+                width = (column.high - column.low) / BINS
+                missing = np.isnan(values)
+                place = np.floor((np.where(missing, column.low, values) - column.low) / width)
+                codes = np.where(missing, -1, np.clip(place, 0, BINS - 1)).astype(np.int64)
+            else:
+                codes = self.numbers(f"SELECT coalesce(CAST({column.sql} AS INTEGER), -1) FROM {column.table}")
+            codes = codes + 1
+            self._codes[key] = codes.astype(np.min_scalar_type(int(codes.max(initial=0))))
+        return self._codes[key]
+
+    def containing(self, column: str, text: str) -> Flags:
+        """Which rows have this text in a column of words."""
+        fits = np.zeros(self.num_rows, dtype=bool)
+        fits[self.numbers(f"SELECT row FROM samples WHERE contains(lower({column}), ?)", [text])] = True
+        return fits
 
 
 # A query: the query string of a view -> the models, checked filters and an order -> SQL with parameters.
 
-NOT_FILTERS = {"model", "stage", "sort", "with", "view", "sample"}
+NOT_FILTERS = {"model", "stage", "sort", "with", "view", "sample", "panel", "colour"}
 """Keys that filter nothing."""
-COMPARISONS = {"cells", "disagree"}
+COMPARISONS = {"cells", "disagree", "other", "surer"}
 """Filters on two models at once."""
 RANGE = re.compile(r"(-?[\d.]+(?:e[+-]?\d+)?)?\.\.(-?[\d.]+(?:e[+-]?\d+)?)?")
 CELLS = {"rr": (1, 1), "rw": (1, 0), "wr": (0, 1), "ww": (0, 0)}
 """Whether the first and the second model are right."""
+LONGEST_LASSO = 60
+KIND_PLACES = {**{kind: place for place, kind in enumerate(TAG_KINDS)}, "none": -1}
 
 
 @dataclass(frozen=True)
 class Filter:
-    """One condition: its key, its SQL, and the values for it."""
+    """One condition: its key, how it is tested, on which columns, and against what."""
 
     key: str
-    sql: str
+    test: str  # "range", "values", "contains", "tag", "lasso", "cells", "disagree" or "surer"
+    columns: tuple[Column, ...] = ()
     values: tuple[Any, ...] = ()
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """What two filters that choose the same rows share."""
+        return self.test, tuple((c.table, c.sql) for c in self.columns), self.values
 
 
 @dataclass(frozen=True)
@@ -180,15 +204,16 @@ class Query:
     def key(self) -> tuple[Any, ...]:
         """What two queries with the same result share."""
         tables = tuple(m.table if m else "" for m in (self.model_stage, self.compared_with))
-        return (*tables, self.filters, self.sort, self.descending)
+        return (*tables, tuple((f.key, f.identity) for f in self.filters), self.sort, self.descending)
 
-    def where(self, without: Iterable[str] = ()) -> tuple[str, list[Any]]:
-        """WHERE and its values; filters on the keys left out do not count."""
-        left_out = set(without)
-        filters = [f for f in self.filters if f.key not in left_out]
-        if not filters:
-            return "", []
-        return "WHERE " + " AND ".join(f"({f.sql})" for f in filters), [v for f in filters for v in f.values]
+    @property
+    def depends_on_tags(self) -> bool:
+        return any(f.test == "tag" for f in self.filters)
+
+    def without(self, keys: Iterable[str]) -> Query:
+        """The query without the filters on these keys."""
+        left_out = set(keys)
+        return replace(self, filters=tuple(f for f in self.filters if f.key not in left_out))
 
 
 def parse_query(database: SampleDatabase, pairs: Iterable[tuple[str, str]]) -> Query:
@@ -237,27 +262,29 @@ def _default_sort(columns: Mapping[str, Column]) -> str:
 
 def _filter(key: str, values: Sequence[str], columns: Mapping[str, Column], num_classes: int) -> Filter:
     if key == "search":
-        return Filter(key, "contains(lower(id), ?)", (values[0].lower(),))
+        return Filter(key, "contains", (Column("id", "Id", "id", "text"),), (values[0].lower(),))
     if key == "tag":
         return _tag_filter(values)
+    if key == "lasso":
+        return Filter(key, "lasso", (), lasso_corners(values[0]))
     column = columns.get(key)
     if column is None:
-        known = [*columns, "search", "tag", *sorted(COMPARISONS)]
+        known = [*columns, "search", "tag", "lasso", *sorted(COMPARISONS)]
         raise InputError(f"there is no column '{key}' to filter by; {did_you_mean(key, known)}")
     if column.kind == "number":
-        return _range_filter(column, values[0])
+        return Filter(key, "range", (column,), _range_ends(key, values[0]))
     if column.kind == "text":
-        return Filter(key, f"contains(lower({column.sql}), ?)", (values[0].lower(),))
-    return _value_filter(column, values, num_classes)
+        return Filter(key, "contains", (column,), (values[0].lower(),))
+    return Filter(key, "values", (column,), _places(column, values, num_classes))
 
 
-def _value_filter(column: Column, values: Sequence[str], num_classes: int) -> Filter:
-    """One of several classes or words; the empty word means: has none."""
+def _places(column: Column, values: Sequence[str], num_classes: int) -> tuple[int, ...]:
+    """Places of several classes or words; the empty word, for rows that have none, is -1."""
     places: list[int] = []
     for value in values:
         if value == "":
-            continue
-        if column.kind == "class":
+            places.append(-1)
+        elif column.kind == "class":
             label = number_of_digits(value)
             if label is None or label >= num_classes:
                 raise InputError(f"'{column.key}' must be a class index below {num_classes}, got '{value[:40]}'")
@@ -266,68 +293,75 @@ def _value_filter(column: Column, values: Sequence[str], num_classes: int) -> Fi
             places.append(column.values.index(value))
         else:
             raise InputError(f"'{column.key}' has no value '{value}'; {did_you_mean(value, column.values)}")
-    tests = [_one_of(column.sql, places)] if places else []
-    tests += [f"{column.sql} IS NULL"] if "" in values else []
-    return Filter(column.key, " OR ".join(tests), tuple(places))
+    return tuple(places)
 
 
-def _one_of(sql: str, values: Sequence[Any]) -> str:
-    return f"{sql} IN ({', '.join('?' for _ in values)})"
-
-
-def _range_filter(column: Column, value: str) -> Filter:
+def _range_ends(key: str, value: str) -> tuple[float | None, float | None]:
     """`low..high`, either end open; the ends belong to it."""
     match = RANGE.fullmatch(value)
     try:
-        ends = (None, None) if match is None else tuple(None if e is None else float(e) for e in match.groups())
+        low, high = (None, None) if match is None else (None if e is None else float(e) for e in match.groups())
     except ValueError:
-        ends = (None, None)
-    if ends == (None, None):
-        raise InputError(f"'{column.key}' must be a range such as 0.2..0.8, 0.2.. or ..0.8, got '{value}'")
-    tests = [f"{column.sql} {sign} ?" for sign, end in zip((">=", "<="), ends, strict=True) if end is not None]
-    return Filter(column.key, " AND ".join(tests), tuple(end for end in ends if end is not None))
+        low = high = None
+    if low is None and high is None:
+        raise InputError(f"'{key}' must be a range such as 0.2..0.8, 0.2.. or ..0.8, got '{value}'")
+    return low, high
 
 
 def _tag_filter(values: Sequence[str]) -> Filter:
     bad = [v for v in values if v not in (*TAG_KINDS, "any", "none")]
     if bad:
         raise InputError(f"tag must be one of {', '.join(TAG_KINDS)}, any or none, got '{bad[0]}'")
-    tests = []
-    places = tuple(TAG_KINDS.index(v) for v in values if v in TAG_KINDS)
-    if places:
-        tests.append(f"row IN (SELECT row FROM marks WHERE {_one_of('action', places)})")
-    if "any" in values:
-        tests.append("row IN (SELECT row FROM marks)")
-    if "none" in values:
-        tests.append("row NOT IN (SELECT row FROM marks)")
-    return Filter("tag", " OR ".join(tests), places)
+    kinds = [k for v in values for k in (range(len(TAG_KINDS)) if v == "any" else [KIND_PLACES[v]])]
+    return Filter("tag", "tag", (), tuple(kinds))
+
+
+def lasso_corners(text: str) -> tuple[float, ...]:
+    """The corners of a lasso, written `x,y;x,y;...`."""
+    try:
+        corners = tuple(float(number) for pair in text.split(";") for number in pair.split(","))
+    except ValueError:
+        corners = ()
+    even = all(pair.count(",") == 1 for pair in text.split(";"))
+    if not even or not 6 <= len(corners) <= 2 * LONGEST_LASSO or not np.isfinite(corners).all():
+        raise InputError(f"lasso must be 3 to {LONGEST_LASSO} corners such as 0,0;1,0;1,1, got '{text[:40]}'")
+    return corners
 
 
 def _comparison_filter(key: str, values: Sequence[str], first: StageTable | None, second: StageTable | None) -> Filter:
-    """Samples by which of two models is right, or where they predict different classes."""
+    """Samples by who of two models is right, where they predict different classes, how sure the second is."""
     if first is None or second is None:
         raise InputError(f"'{key}' compares two models; name the second with with=MODEL")
-    return Filter(key, _disagree_sql(first, second) if key == "disagree" else _cells_sql(first, second, values))
-
-
-def _disagree_sql(first: StageTable, second: StageTable) -> str:
-    return f"{first.table}.prediction <> {second.table}.prediction"
-
-
-def _cells_sql(first: StageTable, second: StageTable, cells: Sequence[str]) -> str:
-    bad = [cell for cell in cells if cell not in CELLS]
+    name = {"disagree": "prediction", "cells": "outcome"}.get(key, "confidence")
+    if name not in first.columns or name not in second.columns:
+        raise InputError(f"'{key}' compares two models, but one of them has no {name}")
+    if key == "other":
+        return Filter(key, "range", (second.columns[name],), _range_ends(key, values[0]))
+    if key == "surer":
+        return Filter(key, "surer", (first.columns[name], second.columns[name]), _range_ends(key, values[0]))
+    bad = [cell for cell in values if key == "cells" and cell not in CELLS]
     if bad:
         raise InputError(f"cells must be of {', '.join(CELLS)} (r right, w wrong), got '{bad[0]}'")
-    tests = [
-        f"({'' if CELLS[c][0] else 'NOT '}{first.table}.hit AND {'' if CELLS[c][1] else 'NOT '}{second.table}.hit)"
-        for c in cells
-    ]
-    return " OR ".join(tests) or "false"
+    return Filter(key, key, (first.columns[name], second.columns[name]), tuple(values) if key == "cells" else ())
+
+
+def kept_words(database: SampleDatabase, pairs: Sequence[tuple[str, str]]) -> tuple[list[tuple[str, str]], list[str]]:
+    """What of a query string means something here, and a sentence for each part of it that does not."""
+    kept: list[tuple[str, str]] = []
+    reasons: list[str] = []
+    # Models first: what columns there are depends on them.
+    for pair in sorted(pairs, key=lambda pair: pair[0] not in ("model", "stage", "with")):
+        try:
+            parse_query(database, [*kept, pair])
+            kept.append(pair)
+        except InputError as error:
+            reasons.append(str(error))
+    return [pair for pair in pairs if pair in kept], reasons
 
 
 # The rows that fit a query: how many, in which order, and how they spread over every column.
 #
-# DuckDB finds the rows that fit; how they spread is counted on codes, one small number a row and column, made once.
+# A filter is a flag for every row, computed once and remembered; how rows spread is counted on small codes.
 
 BINS = 36
 """Bars of a histogram; the outermost also hold what lies beyond the drawn range."""
@@ -336,9 +370,11 @@ MAX_LISTED_CLASSES = 12
 MAX_LISTED_VALUES = 40
 MAX_REMEMBERED = 16
 """Orders of rows that are kept."""
+MAX_FLAGS = 64
+"""Filters whose rows are kept, a byte a row each."""
+MAX_SUMMARIES = 256
 HIDDEN = ("suggested", "runner_up")
 Order = NDArray[np.int32]
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -373,38 +409,51 @@ class QuerySummary:
     """Where nothing fits: the filter without which most samples would."""
 
 
-class QueryRunner:
-    """Runs queries, and remembers the last orders so that scrolling asks for slices only."""
+@dataclass(frozen=True)
+class _Spread:
+    """How many rows fit, and their counts by column."""
 
-    def __init__(self, database: SampleDatabase) -> None:
-        self.database = database
+    count: int
+    histograms: Mapping[str, list[int]]
+    facets: Mapping[str, Facet]
+
+
+class NoLongerAsked(Exception):
+    """Who asked is gone: the rest of the answer is not computed."""
+
+
+def _always() -> bool:
+    return True
+
+
+class QueryRunner:
+    """Runs queries, and remembers the last orders so that scrolling asks for slices only.
+
+    Args:
+        inside: which rows lie within a lasso on the map.
+    """
+
+    def __init__(self, database: SampleDatabase, inside: Callable[[tuple[float, ...]], Flags]) -> None:
+        self.database, self.marks, self.inside = database, database.marks, inside
         self._lock = threading.Lock()
         self._whole: OrderedDict[tuple[Any, ...], Order] = OrderedDict()
         self._chosen: OrderedDict[tuple[Any, ...], tuple[int, Order]] = OrderedDict()
-        self._codes: dict[str, NDArray[Any]] = {}
-        self.version = 0
-        """Goes up with every tag, so that orders that a tag decided are computed anew."""
+        self._flags: OrderedDict[tuple[Any, ...], Flags] = OrderedDict()
+        self._spreads: OrderedDict[tuple[Any, ...], _Spread] = OrderedDict()
 
-    def order(self, query: Query, fits: Mask | None = None, version: int | None = None) -> Order:
-        """The rows that fit, in order.
-
-        Args:
-            fits: which rows fit, where that is known already.
-            version: the version of the tags before that was found out.
-        """
-        key, version = query.key, self.version if version is None else version
-        depends_on_tags = any(f.key == "tag" for f in query.filters)
+    def order(self, query: Query) -> Order:
+        """The rows that fit, in order."""
+        key, version = query.key, self.marks.version
         with self._lock:
             remembered = self._chosen.get(key)
-            if remembered is not None and (not depends_on_tags or remembered[0] == version):
+            if remembered is not None and (not query.depends_on_tags or remembered[0] == version):
                 self._chosen.move_to_end(key)
                 return remembered[1]
         rows = self._sorted(query)
         if query.filters:
-            fits = self._fits(query) if fits is None else fits
-            rows = rows[fits[rows]]
+            rows = rows[self.fits(query)[rows]]
         with self._lock:
-            _remember(self._chosen, key, (version, rows))
+            _remember(self._chosen, key, (version, rows), MAX_REMEMBERED)
         return rows
 
     def place(self, query: Query, row: int) -> tuple[int | None, int]:
@@ -425,52 +474,123 @@ class QueryRunner:
         with self._lock:
             if key in self._whole:
                 return self._whole[key]
-        if column is None:
-            order = np.arange(self.database.num_rows, dtype=np.int32)
-        else:
-            source = self.database.source(query.model_stage)
-            direction = "DESC" if query.descending else "ASC"
-            sql = f"SELECT row FROM {source} ORDER BY {column.sql} {direction} NULLS LAST, row"
-            order = self.database.numbers(sql).astype(np.int32)
+        order = np.arange(self.database.num_rows, dtype=np.int32)
+        if column is not None:
+            values = self.database.values(column)
+            # What is missing comes last, either way.
+            order = np.argsort(-values if query.descending else values, kind="stable").astype(np.int32)
         with self._lock:
-            _remember(self._whole, key, order)
+            _remember(self._whole, key, order, MAX_REMEMBERED)
         return order
 
-    def _fits(self, query: Query, without: str = "") -> Mask:
-        """Which rows fit all filters but the one left out."""
-        where, values = query.where((without,))
-        fits = np.full(self.database.num_rows, not where)
-        if where:
-            source = self.database.source(query.model_stage, query.compared_with)
-            fits[self.database.numbers(f"SELECT row FROM {source} {where}", values)] = True
-        return fits
+    def fits(self, query: Query, without: Iterable[str] = ()) -> Flags:
+        """Which rows fit all filters but those on the keys left out."""
+        flags = [self._flags_of(f) for f in query.without(without).filters]
+        if not flags:
+            return np.ones(self.database.num_rows, dtype=bool)
+        return np.logical_and.reduce(flags) if len(flags) > 1 else flags[0]
 
-    def summarise(self, query: Query, opened: tuple[str, ...] = ()) -> QuerySummary:
+    def _flags_of(self, condition: Filter) -> Flags:
+        key = (*condition.identity, self.marks.version if condition.test == "tag" else 0)
+        with self._lock:
+            if key in self._flags:
+                self._flags.move_to_end(key)
+                return self._flags[key]
+        flags = self._tested(condition)
+        with self._lock:
+            _remember(self._flags, key, flags, MAX_FLAGS)
+        return flags
+
+    def _tested(self, condition: Filter) -> Flags:
+        """Which rows meet a condition."""
+        columns, values, database = condition.columns, condition.values, self.database
+        if condition.test in ("range", "surer"):
+            numbers, (low, high) = database.values(columns[0]), values
+            if condition.test == "surer":
+                numbers = database.values(columns[1]) - numbers
+            ends = (-np.inf if low is None else low, np.inf if high is None else high)
+            return np.asarray((numbers >= ends[0]) & (numbers <= ends[1]))
+        if condition.test == "values":
+            codes = database.codes(columns[0])
+            wanted = np.zeros(max(int(codes.max(initial=0)), *values) + 2, dtype=bool)
+            wanted[np.array(values) + 1] = True
+            return np.asarray(wanted[codes])
+        if condition.test == "contains":
+            return database.containing(columns[0].sql, values[0])
+        if condition.test == "lasso":
+            return self.inside(values)
+        if condition.test == "tag":
+            return np.isin(self.marks.kinds, np.array(values, dtype=np.int8))
+        first, second = (database.codes(column) for column in columns)
+        if condition.test == "disagree":
+            return np.asarray((first > 0) & (second > 0) & (first != second))
+        wanted = np.zeros((3, 3), dtype=bool)
+        for cell in values:
+            wanted[CELLS[cell][0] + 1, CELLS[cell][1] + 1] = True
+        return np.asarray(wanted[first, second])
+
+    def summarise(
+        self, query: Query, opened: tuple[str, ...] = (), still_asked: Callable[[], bool] = _always
+    ) -> QuerySummary:
         """Count, histograms and facets.
 
         Args:
             opened: the user's columns whose spread is shown.
-        """
-        filtered, version = {f.key for f in query.filters}, self.version
-        fits_all = self._fits(query)
-        fits = {key: self._fits(query, key) for key in filtered}
-        shown = [c for c in query.columns.values() if not c.key.startswith("c.") or c.key in opened]
-        listed = [c for c in shown if c.kind in ("category", "class") and c.key not in HIDDEN]
-        numbers = [c for c in shown if c.kind == "number"]
-        histograms = {c.key: self._counts(query, c, fits.get(c.key, fits_all), BINS)[1:].tolist() for c in numbers}
-        facets = {c.key: self._facet(query, c, fits.get(c.key, fits_all)) for c in listed}
-        count = len(self.order(query, fits_all, version))
-        tags, tagged = self._tags(fits.get("tag", fits_all)), self.database.fetch("SELECT count(*) FROM marks")[0][0]
-        blame = None if count or not filtered else max(sorted(filtered), key=lambda key: int(fits[key].sum()))
-        return QuerySummary(count, histograms, facets, tags, tagged, tuple(query.columns.values()), blame)
+            still_asked: whether someone waits for the answer.
 
-    def _facet(self, query: Query, column: Column, fits: Mask) -> Facet:
+        Raises:
+            NoLongerAsked: nobody does.
+        """
+        spread = self._spread(query, opened, still_asked)
+        filtered = sorted({f.key for f in query.filters})
+        blame = None
+        if not spread.count and filtered:
+            blame = max(filtered, key=lambda key: int(self.fits(query, (key,)).sum()))
+        return QuerySummary(
+            spread.count,
+            spread.histograms,
+            spread.facets,
+            self.marks.counts(self.fits(query, ("tag",))),
+            self.marks.tagged,
+            tuple(query.columns.values()),
+            blame,
+        )
+
+    def _spread(self, query: Query, opened: tuple[str, ...], still_asked: Callable[[], bool]) -> _Spread:
+        """What a summary has to count, remembered; tags change it only where they are filtered by."""
+        key = (query.without(()).key[:-2], opened, self.marks.version if query.depends_on_tags else 0)
+        with self._lock:
+            if key in self._spreads:
+                self._spreads.move_to_end(key)
+                return self._spreads[key]
+        filtered = {f.key for f in query.filters}
+        chosen = self.fits(query)
+        fits = {key: self.fits(query, (key,)) for key in filtered}
+        count = int(np.count_nonzero(chosen))
+        histograms: dict[str, list[int]] = {}
+        facets: dict[str, Facet] = {}
+        for column in query.columns.values():
+            if column.key.startswith("c.") and column.key not in opened:
+                continue
+            if not still_asked():
+                raise NoLongerAsked
+            rows = fits.get(column.key, chosen)
+            if column.kind == "number":
+                histograms[column.key] = self._counts(column, rows, BINS)[1:].tolist()
+            elif column.kind in ("category", "class") and column.key not in HIDDEN:
+                facets[column.key] = self._facet(query, column, rows)
+        spread = _Spread(count, histograms, facets)
+        with self._lock:
+            _remember(self._spreads, key, spread, MAX_SUMMARIES)
+        return spread
+
+    def _facet(self, query: Query, column: Column, fits: Flags) -> Facet:
         """Samples that fit by value; values beyond the listed are left to the search."""
         is_class, samples = column.kind == "class", self.database.samples
-        counts = self._counts(query, column, fits, samples.num_classes if is_class else len(column.values))
+        counts = self._counts(column, fits, samples.num_classes if is_class else len(column.values))
         present = np.flatnonzero(counts[1:])
         known = present[np.argsort(-counts[1:][present], kind="stable")]
-        chosen = {v for f in query.filters if f.key == column.key for v in f.values}
+        chosen = {v for f in query.filters if f.key == column.key for v in f.values if v >= 0}
         first = known[: MAX_LISTED_CLASSES if is_class else MAX_LISTED_VALUES].tolist()
         values = []
         for value in (*first, *sorted(chosen - set(first))):
@@ -478,130 +598,14 @@ class QueryRunner:
             values.append(FacetValue(word, name, int(counts[value + 1])))
         return Facet(tuple(values), int(counts[0]), len(known))
 
-    def _counts(self, query: Query, column: Column, fits: Mask, num_values: int) -> NDArray[Any]:
+    def _counts(self, column: Column, fits: Flags, num_values: int) -> NDArray[Any]:
         """How many rows that fit have each code: none of the values first, then each value."""
-        codes = self._coded(query, column)
+        codes = self.database.codes(column)
         return np.bincount(codes if fits.all() else codes[fits], minlength=num_values + 1)
 
-    def _coded(self, query: Query, column: Column) -> NDArray[Any]:
-        """A number per row: 0 where the value is missing, else the bin or the value's place plus one."""
-        with self._lock:
-            if column.sql in self._codes:
-                return self._codes[column.sql]
-        place, values = column.sql, []
-        if column.kind == "number":
-            width = (column.high - column.low) / BINS
-            inside = f"least({BINS - 1}, greatest(0, floor(({column.sql} - ?) / ?)))"
-            # greatest() passes over what is missing, so it is kept apart first.
-            place, values = f"CASE WHEN {column.sql} IS NOT NULL THEN {inside} END", [column.low, width]
-        source = self.database.source(query.model_stage)
-        codes = self.database.numbers(f"SELECT coalesce(CAST({place} AS INTEGER), -1) + 1 FROM {source}", values)
-        codes = codes.astype(np.min_scalar_type(int(codes.max(initial=0))))
-        with self._lock:
-            self._codes[column.sql] = codes
-        return codes
 
-    def _tags(self, fits: Mask) -> dict[str, int]:
-        counts = dict.fromkeys(TAG_KINDS, 0)
-        for row, action in self.database.fetch("SELECT row, action FROM marks"):
-            counts[TAG_KINDS[action]] += int(fits[row])
-        return {kind: count for kind, count in counts.items() if count}
-
-
-def _remember(orders: OrderedDict[Any, Any], key: Any, value: Any) -> None:
-    orders[key] = value
-    orders.move_to_end(key)
-    while len(orders) > MAX_REMEMBERED:
-        orders.popitem(last=False)
-
-
-# Two models on the same samples: which is right, where they disagree, and whether the difference is chance.
-
-MAX_DOTS = 1500
-MAX_PAIRS = 60
-
-
-@dataclass(frozen=True)
-class PredictedClass:
-    """What one model predicts for a sample."""
-
-    name: str | None
-    confidence: float
-    right: bool
-
-
-@dataclass(frozen=True)
-class ComparedSample:
-    """A sample with the predictions of both models."""
-
-    row: int
-    id: str
-    label: str | None
-    predictions: tuple[PredictedClass, PredictedClass]
-
-
-@dataclass(frozen=True)
-class ModelComparison:
-    """The two by two of right and wrong, dots of the disagreements, and pairs of the chosen cells."""
-
-    stage_title: str | None
-    n: int
-    cells: Mapping[str, int]
-    disagree: int
-    p: float | None
-    dots: tuple[tuple[int, float, float, int], ...]
-    """Row, confidence of both, and which is right: 1, 2, or 0 for neither."""
-    pairs: tuple[ComparedSample, ...]
-    left_aside: tuple[str, ...]
-
-
-def compare_models(database: SampleDatabase, query: Query, cells: tuple[str, ...]) -> ModelComparison:
-    """Compare the two models of a query on its samples.
-
-    Filters that depend on a model (prediction, outcome, confidence ...) are left aside, so that neither is favoured.
-    """
-    from confide.evaluation.compare import mcnemar
-
-    first, second = query.model_stage, query.compared_with
-    if first is None or second is None:
-        raise InputError("a comparison needs two models; name the second with with=MODEL")
-    if first.table == second.table:
-        raise InputError("a comparison needs two different models, got the same twice")
-    of_models = set(first.columns)
-    where, values = query.where(without=of_models | COMPARISONS)
-    both = f"{first.table}.prediction IS NOT NULL AND {second.table}.prediction IS NOT NULL"
-    base = f"FROM {database.source(first, second)} {where + ' AND' if where else 'WHERE'} {both}"
-    counts = database.fetch(f"SELECT {first.table}.hit, {second.table}.hit, count(*) {base} GROUP BY ALL", values)
-    grid = {name: sum(m for a, b, m in counts if (int(a), int(b)) == cell) for name, cell in CELLS.items()}
-    apart = f"{base} AND {_disagree_sql(first, second)}"
-    right = f"CASE WHEN {first.table}.hit THEN 1 WHEN {second.table}.hit THEN 2 ELSE 0 END"
-    # An even draw where there are too many.
-    dots = database.fetch(
-        f"SELECT row, {first.table}.confidence, {second.table}.confidence, {right} {apart} "
-        f"ORDER BY hash(row) LIMIT {MAX_DOTS}",
-        values,
-    )
-    label = "label" if "label" in query.columns else "NULL"
-    columns = ", ".join(f"{m.table}.{c}" for m in (first, second) for c in ("prediction", "confidence", "hit"))
-    gap = f"abs({first.table}.confidence - {second.table}.confidence)"
-    pairs = database.fetch(
-        f"SELECT row, id, {label}, {columns} {base} AND ({_cells_sql(first, second, cells)}) "
-        f"ORDER BY {gap} DESC, row LIMIT {MAX_PAIRS}",
-        values,
-    )
-    name = database.samples.name_of
-    return ModelComparison(
-        stage_title=stage_title(first.stage),
-        n=sum(grid.values()),
-        cells=grid,
-        disagree=database.fetch(f"SELECT count(*) {apart}", values)[0][0],
-        p=mcnemar(grid["rw"], grid["wr"]),
-        dots=tuple((row, round(a, 4), round(b, 4), which) for row, a, b, which in dots),
-        pairs=tuple(
-            ComparedSample(
-                row, i, name(y), (PredictedClass(name(a), sure_a, hit_a), PredictedClass(name(b), sure_b, hit_b))
-            )
-            for row, i, y, a, sure_a, hit_a, b, sure_b, hit_b in pairs
-        ),
-        left_aside=tuple(sorted({f.key for f in query.filters} & of_models)),
-    )
+def _remember(kept: OrderedDict[Any, Any], key: Any, value: Any, most: int) -> None:
+    kept[key] = value
+    kept.move_to_end(key)
+    while len(kept) > most:
+        kept.popitem(last=False)

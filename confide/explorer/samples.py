@@ -58,6 +58,7 @@ class Column:
     values: tuple[str, ...] = ()
     low: float = 0.0
     high: float = 1.0
+    table: str = "samples"
 
     def public(self) -> dict[str, Any]:
         """What the page needs to know of it."""
@@ -413,6 +414,7 @@ def model_table(layout: Layout, samples: SampleTable, model: str, stage: str) ->
             table, _ = formats.read_arrow(path)
             rows, places = _aligned_rows(samples, split, _one_chunk(table.column("id")).cast(pa.string()))
             trust[rows] = table.column("trust").to_numpy()[places]
+    changes = _prediction_changes(layout, samples, model)
     return pa.table(
         {
             "prediction": pa.array(prediction, mask=prediction < 0),
@@ -420,8 +422,32 @@ def model_table(layout: Layout, samples: SampleTable, model: str, stage: str) ->
             "loss": pa.array(loss, mask=~np.isfinite(loss)),
             "hit": pa.array(correct == 1, mask=correct < 0),
             "trust": pa.array(trust, mask=~np.isfinite(trust)),
+            "changes": pa.array(changes, mask=~np.isfinite(changes)),
         }
     )
+
+
+def _prediction_changes(layout: Layout, samples: SampleTable, model: str) -> NDArray[np.float32]:
+    """How often the predicted class of a sample changed from one epoch to the next; NaN where that was not recorded."""
+    changes = np.full(samples.table.num_rows, np.nan, dtype=np.float32)
+    folder = layout.history.get(model)
+    if folder is None:
+        return changes
+    with reading(folder):
+        files = sorted(folder.glob("*.parquet"), key=lambda path: int(path.stem.split("-")[-1]))
+        split = formats.parquet_metadata(files[0]).get("split", "") if len(files) > 1 else ""
+        path = layout.predictions[model].get(split)
+        if path is None or split not in samples.ids:
+            return changes
+        rows, places = _aligned_rows(samples, split, PredictionsFile(path, split).read_ids())
+        epochs = (np.asarray(pq.read_table(file, columns=["prediction"]).column(0))[places] for file in files)
+        last = next(epochs)
+        count = np.zeros(len(last), dtype=np.float32)
+        for predicted in epochs:
+            count += predicted != last
+            last = predicted
+    changes[rows] = count
+    return changes
 
 
 @dataclass(frozen=True, eq=False)

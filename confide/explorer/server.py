@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import sqlite3
+import threading
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime
@@ -13,6 +15,7 @@ from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from fastapi import FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
@@ -21,10 +24,14 @@ from confide import __version__
 from confide.checks import InputError, MissingExtra, number_of_digits
 from confide.explorer import session
 from confide.explorer.access import AccessControl
-from confide.explorer.details import TopClasses, describe, describe_rows
+from confide.explorer.comparison import WHOLE, Area, compare_models
+from confide.explorer.details import TagState, TopClasses, describe, describe_rows
 from confide.explorer.layout import Missing
-from confide.explorer.queries import Query, compare_models, parse_query
-from confide.explorer.session import Explorer
+from confide.explorer.projection import Box, map_view
+from confide.explorer.queries import NoLongerAsked, Query, kept_words, parse_query
+from confide.explorer.reliability import confusion, row_reliability, slice_filters
+from confide.explorer.session import BulkAnswer, Explorer
+from confide.explorer.tags import StaleTag
 from confide.files import formats
 
 # The routes: each turns a request into a query, and its result into JSON, a picture or a file.
@@ -32,7 +39,10 @@ from confide.files import formats
 MOST_ROWS = 500
 LARGEST_BODY = 1 << 17
 BODY_SECONDS = 20.0
-ROUTE_PARAMETERS = {"from", "count", "row", "open", "text", "format", "what", "cell", "id", "in", "small"}
+ROUTE_PARAMETERS = {
+    *("from", "count", "row", "open", "text", "format", "what", "id", "in", "since"),
+    *("small", "whole", "cell", "area", "box"),  # of a picture, a comparison, the map
+}
 """Parameters of a route that are no filters."""
 MEDIA = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
 
@@ -45,21 +55,29 @@ class Routes:
 
     def table(self) -> dict[str, Any]:
         """Handlers by HTTP method and path."""
-        samples = (self.find, self.rows, self.locate, self.compare, self.classes, self.export)
+        page = (self.about, self.alive, self.views, self.changes, self.check)
+        samples = (self.rows, self.locate, self.compare, self.classes, self.export)
+        groups = (self.reliability, self.confusion, self.slices, self.map)
         one_sample = (self.sample, self.neighbours, self.parts, self.history, self.picture)
-        reading: tuple[Callable[..., Response], ...] = (self.about, self.alive, self.views, *samples, *one_sample)
+        reading: tuple[Callable[..., Response], ...] = (*page, *samples, *groups, *one_sample)
         return {
             **{f"GET /api/{handler.__name__}": handler for handler in reading},
+            "GET /api/find": self.find,
             "POST /api/fiftyone": self.fiftyone,
             "PUT /api/tag": self.tag,
             "PATCH /api/tag": self.change_tag,
+            "POST /api/tags": self.change_tags,
+            "POST /api/undo": self.undo,
             "PUT /api/view": self.save_view,
         }
 
+    def pairs(self, request: Request) -> list[tuple[str, str]]:
+        """The words of a query string, without the parameters of the route itself."""
+        return [(k, v) for k, v in request.query_params.multi_items() if k not in ROUTE_PARAMETERS]
+
     def query(self, request: Request) -> Query:
-        """The query of a query string, without the parameters of the route itself."""
-        pairs = request.query_params.multi_items()
-        return parse_query(self.explorer.database, [(k, v) for k, v in pairs if k not in ROUTE_PARAMETERS])
+        """The query of a query string."""
+        return parse_query(self.explorer.database, self.pairs(request))
 
     def row(self, request: Request) -> int:
         """The row a route is about."""
@@ -86,16 +104,65 @@ class Routes:
                 "pictures": explorer.pictures.reason,
                 "missing": [asdict(missing) for missing in layout.missing],
                 "fiftyone": find_spec("fiftyone") is not None,
+                "tags_version": explorer.marks.version,
+                "mislabelled": "verdict" in samples.columns and "wrong label" in samples.columns["verdict"].values,
             }
         )
 
     def alive(self) -> Response:
         return json_response({"alive": True})
 
-    def find(self, request: Request) -> Response:
-        opened = tuple(request.query_params.getlist("open"))
-        summary = self.explorer.queries.summarise(self.query(request), opened)
-        return json_response({**asdict(summary), "columns": [column.public() for column in summary.columns]})
+    def check(self, request: Request) -> Response:
+        """The part of a query string that means something here, and why the rest does not."""
+        kept, reasons = kept_words(self.explorer.database, self.pairs(request))
+        return json_response({"kept": urlencode(kept), "dropped": reasons})
+
+    def changes(self, request: Request) -> Response:
+        """Tags that were changed since a version, by whoever and from wherever."""
+        return json_response(asdict(self.explorer.marks.changes(whole_number(request, "since", 0, 1 << 53))))
+
+    async def find(self, request: Request) -> Response:
+        """Count and spread of the rows that fit; given up when who asked has asked something else meanwhile."""
+        opened, gone = tuple(request.query_params.getlist("open")), threading.Event()
+
+        def answer() -> Response:
+            if gone.is_set():
+                raise NoLongerAsked
+            self.explorer.marks.follow()
+            summary = self.explorer.queries.summarise(self.query(request), opened, lambda: not gone.is_set())
+            return json_response({**asdict(summary), "columns": [column.public() for column in summary.columns]})
+
+        watch = asyncio.create_task(_when_gone(request, gone))
+        try:
+            return await run_in_threadpool(answer)
+        except NoLongerAsked:
+            return Response(status_code=499)
+        finally:
+            watch.cancel()
+
+    def slices(self, request: Request) -> Response:
+        found = slice_filters(self.explorer.queries, self.query(request))
+        return json_response({"slices": None if found is None else asdict(found)})
+
+    def map(self, request: Request) -> Response:
+        """A part of the map; until it is computed only that it is being."""
+        missing = self.explorer.map.start()
+        if missing is not None:
+            return json_response(_or_missing(missing))
+        if not self.explorer.map.ready:
+            return json_response({"computing": True})
+        box, colour = request.query_params.get("box"), request.query_params.get("colour", "gap")
+        seen = None if box is None else Box(*_four_numbers("box", box))
+        query = self.query(request)
+        return json_response(asdict(map_view(self.explorer.queries, query, self.explorer.map, seen, colour)))
+
+    def reliability(self, request: Request) -> Response:
+        found = row_reliability(self.explorer.queries, self.query(request))
+        return json_response({"reliability": None if found is None else asdict(found)})
+
+    def confusion(self, request: Request) -> Response:
+        found = confusion(self.explorer.queries, self.query(request))
+        return json_response({"confusion": None if found is None else asdict(found)})
 
     def rows(self, request: Request) -> Response:
         query = self.query(request)
@@ -166,15 +233,20 @@ class Routes:
         return json_response({**asdict(history), "names": names, "right": right})
 
     def picture(self, request: Request) -> Response:
-        side = 96 if request.query_params.get("small") else 512
-        content = self.explorer.pictures.content(self.row(request), side)
+        row, pictures, side = (
+            self.row(request),
+            self.explorer.pictures,
+            96 if request.query_params.get("small") else 512,
+        )
+        content = pictures.whole(row) if request.query_params.get("whole") else pictures.content(row, side)
         if content.image is None:
             return Response(content.reason, 404, media_type="text/plain; charset=utf-8")
         return Response(content.image, media_type=content.media_type, headers={"Cache-Control": "private, max-age=600"})
 
     def compare(self, request: Request) -> Response:
-        cells = tuple(request.query_params.getlist("cell"))
-        return json_response(asdict(compare_models(self.explorer.database, self.query(request), cells)))
+        cells, area = tuple(request.query_params.getlist("cell")), request.query_params.get("area")
+        brushed = WHOLE if area is None else Area(*_four_numbers("area", area))
+        return json_response(asdict(compare_models(self.explorer.queries, self.query(request), cells, brushed)))
 
     def classes(self, text: str = "") -> Response:
         return json_response({"classes": [asdict(named) for named in self.explorer.classes(text)]})
@@ -202,7 +274,31 @@ class Routes:
         return json_response(asdict(await run_in_threadpool(self.explorer.put_tag, self.row(request), body)))
 
     async def change_tag(self, request: Request) -> Response:
-        return json_response(asdict(await run_in_threadpool(self.explorer.change_tag, await json_body(request))))
+        body = await json_body(request)
+        try:
+            answer = await run_in_threadpool(self.explorer.change_tag, body)
+        except StaleTag as error:
+            state = asdict(TagState.of(error.tag, self.explorer.samples))
+            return json_response({"error": str(error), "state": state}, 409)
+        return json_response({**asdict(answer.state), "undo": answer.undo, "version": answer.version})
+
+    async def change_tags(self, request: Request) -> Response:
+        """Tag the rows that the body names, or all that fit the query."""
+        body = await json_body(request)
+
+        def change() -> BulkAnswer:
+            if body.get("all") is True:
+                order = self.explorer.queries.order(self.query(request))
+                rows = order[: session.MAX_BULK + 1].tolist()
+            else:
+                rows = _rows_of(body.get("rows"), self.explorer.samples.table.num_rows)
+            return self.explorer.change_tags(rows, {k: v for k, v in body.items() if k not in ("rows", "all")})
+
+        return json_response(asdict(await run_in_threadpool(change)))
+
+    async def undo(self, request: Request) -> Response:
+        body = await json_body(request)
+        return json_response(asdict(await run_in_threadpool(self.explorer.undo, str(body.get("undo", "")))))
 
     def views(self) -> Response:
         return json_response({"views": self.explorer.tags.views()})
@@ -212,6 +308,31 @@ class Routes:
         name, query = str(body.get("name", "")), str(body.get("query", ""))
         await run_in_threadpool(self.explorer.tags.save_view, name, query)
         return json_response({"views": self.explorer.tags.views()})
+
+
+async def _when_gone(request: Request, gone: threading.Event) -> None:
+    """Say so when who asked closes the connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        await asyncio.sleep(0.05)
+    gone.set()
+
+
+def _rows_of(rows: Any, num_rows: int) -> list[int]:
+    """Rows that a body names, each once."""
+    if not isinstance(rows, list) or not all(type(row) is int and 0 <= row < num_rows for row in rows):
+        raise InputError(f"rows must be a list of whole numbers from 0 to {num_rows - 1}, got something else")
+    return list(dict.fromkeys(rows))
+
+
+def _four_numbers(name: str, text: str) -> tuple[float, float, float, float]:
+    """The ends of a rectangle."""
+    try:
+        left, right, bottom, top = (float(part) for part in text.split(","))
+    except ValueError:
+        left = right = bottom = top = math.nan
+    if not math.isfinite(left + right + bottom + top):
+        raise InputError(f"{name} must be four numbers such as 0,0.5,0.9,1, got '{text[:40]}'")
+    return left, right, bottom, top
 
 
 class BodyRefused(InputError):
@@ -263,12 +384,12 @@ def whole_number(request: Request, name: str, low: int, high: int) -> int:
     return number
 
 
-def json_response(value: Any) -> Response:
+def json_response(value: Any, status: int = 200) -> Response:
     """A value as JSON; what is not finite becomes null."""
     text = json.dumps(formats.plain(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     # Half a surrogate pair in a name of someone's file is no text.
     content = text.encode("utf-8", "replace")
-    return Response(content, media_type="application/json", headers={"Cache-Control": "no-store"})
+    return Response(content, status, media_type="application/json", headers={"Cache-Control": "no-store"})
 
 
 def _or_missing(answer: TopClasses | Missing) -> dict[str, Any]:

@@ -5,9 +5,12 @@ as a table for other tools (CSV, parquet, FiftyOne).
 from __future__ import annotations
 
 import re
+import secrets
 import threading
+from collections import OrderedDict
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,14 +18,51 @@ import pyarrow.compute as pc
 from confide.checks import InputError, MissingExtra, number_of_digits
 from confide.explorer.details import FeatureRows, History, NamedClass, Pictures, TagState
 from confide.explorer.layout import Layout
+from confide.explorer.marks import TagMarks
+from confide.explorer.projection import FeatureMap
 from confide.explorer.queries import Order, Query, QueryRunner, SampleDatabase
 from confide.explorer.samples import LogitsReader, gather_samples
-from confide.explorer.tags import SampleTag, TagChange, TagFile
+from confide.explorer.tags import SampleTag, SeenTag, TagChange, TagFile, TagStep
 from confide.files import formats
 from confide.files.disk import atomic
 
 MAX_CLASSES_FOUND = 60
 """Classes listed for a text typed."""
+
+
+MAX_BULK = 20_000
+"""Samples tagged at once."""
+MAX_UNDO = 200
+"""Changes that can be taken back."""
+
+
+@dataclass(frozen=True)
+class TagAnswer:
+    """A tag as it was written, the name to take the change back by, and the version of all tags after it."""
+
+    state: TagState
+    undo: str
+    version: int
+
+
+@dataclass(frozen=True)
+class BulkAnswer:
+    """How many samples were changed and how many passed over, the name to take it back by, the version after it."""
+
+    changed: int
+    skipped: int
+    undo: str
+    version: int
+
+
+def _seen(body: Any) -> SeenTag | None:
+    """What the page saw of a tag: for each field the values that it may still have."""
+    if body is None:
+        return None
+    known = isinstance(body, dict) and set(body) <= {"action", "new_label", "note"}
+    if not known or not all(isinstance(values, list) for values in body.values()):
+        raise InputError("seen must name lists of action, new_label or note, got something else")
+    return cast(SeenTag, body)
 
 
 class Explorer:
@@ -32,15 +72,16 @@ class Explorer:
         self.layout = layout
         self.samples = gather_samples(layout)
         self.tags = TagFile(layout.tags)
-        self.database = SampleDatabase(layout, self.samples, self.tags)
-        self.queries = QueryRunner(self.database)
-        self.pictures = Pictures(layout, self.samples)
+        self.marks = TagMarks(self.samples, self.tags)
+        self.database = SampleDatabase(layout, self.samples, self.marks)
         self.features = FeatureRows(layout, self.samples)
+        self.map = FeatureMap(layout, self.samples, self.features)
+        self.queries = QueryRunner(self.database, self.map.inside)
+        self.pictures = Pictures(layout, self.samples)
         self.history = History(layout, self.samples)
         self.logits = LogitsReader(layout, self.samples)
         self._warming = False
-        # Held from the file to its mirror, so that both see quick changes in the same order.
-        self._tagging = threading.Lock()
+        self._journal: OrderedDict[str, list[TagStep]] = OrderedDict()
 
     def warm_up(self) -> None:
         """Load in the background, once, what the first look needs: the first model's predictions, and the pictures."""
@@ -88,21 +129,77 @@ class Explorer:
             return self.queries.order(query)
         if what != "tags":
             raise InputError(f"what must be 'selection' or 'tags', got '{what}'")
-        return self.database.numbers("SELECT row FROM marks ORDER BY row")
+        return self.marks.rows()
 
     def put_tag(self, row: int, body: dict[str, Any]) -> TagState:
         """Write a whole tag."""
-        split, sample = self.samples.split_of(row), self.samples.table.column("id")[row].as_py()
+        split, sample = self._name(row)
         change = self._checked(body)
-        with self._tagging:
-            return self._written(row, self.tags.put(SampleTag(split, sample, **change)))
+        with self.marks.writing:
+            tag = self.tags.put(SampleTag(split, sample, **change))
+            self.marks.mark([(row, tag)])
+        return TagState.of(tag, self.samples)
 
-    def change_tag(self, body: dict[str, Any]) -> TagState:
-        """Write what the body names of a tag, and leave the rest of it as it is on disk."""
+    def change_tag(self, body: dict[str, Any]) -> TagAnswer:
+        """Write what the body names of a tag, and leave the rest of it as it is on disk.
+
+        Raises:
+            StaleTag: the body says what was `seen` of the tag, and it is something else by now.
+        """
         split, sample = str(body.get("split")), str(body.get("id"))
-        row, change = self.row_of(split, sample), self._checked(body)
-        with self._tagging:
-            return self._written(row, self.tags.change(split, sample, change))
+        row, change, seen = self.row_of(split, sample), self._checked(body), _seen(body.get("seen"))
+        with self.marks.writing:
+            step = self.tags.change(split, sample, change, seen)
+            self.marks.mark([(row, step.after)])
+            return TagAnswer(TagState.of(step.after, self.samples), self._noted([step]), self.marks.version)
+
+    def change_tags(self, rows: list[int], body: dict[str, Any]) -> BulkAnswer:
+        """Tag many samples at once; with `new_label` "suggested" each is relabelled to the class suggested for it."""
+        if not 0 < len(rows) <= MAX_BULK:
+            raise InputError(f"at most {MAX_BULK:,} samples can be tagged at once, and one at least, got {len(rows):,}")
+        suggested = body.get("new_label") == "suggested"
+        change = self._checked({k: v for k, v in body.items() if not (suggested and k == "new_label")})
+        by_name = {self._name(row): row for row in rows}
+
+        def wanted(split: str, sample: str) -> TagChange | None:
+            if not suggested:
+                return change
+            label = self.suggestion(by_name[split, sample])
+            return None if label is None else {**change, "action": "relabel", "new_label": label}
+
+        with self.marks.writing:
+            steps = self.tags.change_many(list(by_name), wanted)
+            self.marks.mark([(by_name[step.after.split, step.after.id], step.after) for step in steps])
+            return BulkAnswer(len(steps), len(rows) - len(steps), self._noted(steps), self.marks.version)
+
+    def undo(self, name: str) -> BulkAnswer:
+        """Take back a change by its name; tags that were changed again since stay."""
+        with self.marks.writing:
+            steps = self._journal.get(name)
+            if steps is None:
+                raise InputError("a change must be of the last ones since the start to be taken back, but it is older")
+            tags = self.tags.take_back(steps)
+            self.marks.mark([(self.row_of(tag.split, tag.id), tag) for tag in tags])
+            del self._journal[name]
+            return BulkAnswer(len(tags), len(steps) - len(tags), "", self.marks.version)
+
+    def suggestion(self, row: int) -> int | None:
+        """The class that a sample's scores suggest instead of its label."""
+        if "suggested" not in self.samples.table.column_names:
+            return None
+        label: int | None = self.samples.table.column("suggested")[row].as_py()
+        return None if label == self.samples.label_of(row) else label
+
+    def _noted(self, steps: list[TagStep]) -> str:
+        """A name by which a change can be taken back."""
+        name = secrets.token_urlsafe(9)
+        self._journal[name] = steps
+        while len(self._journal) > MAX_UNDO:
+            self._journal.popitem(last=False)
+        return name
+
+    def _name(self, row: int) -> tuple[str, str]:
+        return self.samples.split_of(row), self.samples.table.column("id")[row].as_py()
 
     def _checked(self, body: dict[str, Any]) -> TagChange:
         """The change that the JSON body of a request asks for."""
@@ -117,12 +214,6 @@ class Explorer:
         if "note" in body:
             change["note"] = str(body["note"] or "").strip()
         return change
-
-    def _written(self, row: int, tag: SampleTag) -> TagState:
-        """Keep the mirror of a tag in step with its file."""
-        self.database.mark(row, tag.kind)
-        self.queries.version += 1
-        return TagState.of(tag, self.samples)
 
     def row_of(self, split: str, sample: str) -> int:
         """The row of a sample."""
@@ -164,7 +255,7 @@ def export_table(database: SampleDatabase, query: Query, rows: Order) -> pa.Tabl
 
 
 def _with_tags(table: pa.Table, database: SampleDatabase) -> pa.Table:
-    tags = {(tag.split, tag.id): tag for tag in database.tags.all()}
+    tags = {(tag.split, tag.id): tag for tag in database.marks.tags.all()}
     keys = zip(table.column("split").to_pylist(), table.column("id").to_pylist(), strict=True)
     row_tags = [tags.get(key) for key in keys]
     new_labels = [None if tag is None else tag.new_label for tag in row_tags]

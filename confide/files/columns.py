@@ -20,6 +20,7 @@ Columns = dict[str, NDArray[Any]]
 
 LABEL_COLUMNS = ("label", "labels", "true_label", "y_true", "target", "targets", "y")
 ID_COLUMNS = ("id", "ids")
+WEIGHT_COLUMNS = ("weight", "sample_weight")
 FEATURE_COLUMNS = ("features", "values", "embeddings")
 # Of data to train on. The names of labels are others than in a file of predictions, and tried in another order.
 INPUT_COLUMNS = (
@@ -42,7 +43,7 @@ NAMED_COLUMNS = {"logits": re.compile(r"logits?_(.+)"), "probs": re.compile(r"pr
 
 CANONICAL_COLUMNS = {
     **{"label": "label", "id": "id", "prediction": "pred_label", "confidence": "confidence", "correct": "correct"},
-    **{"logits": "logits", "probs": "probs"},
+    **{"logits": "logits", "probs": "probs", "weight": "weight"},
 }
 """Role -> the name that is always understood."""
 ROLE_COLUMNS: dict[str, tuple[str, ...]] = {
@@ -51,6 +52,7 @@ ROLE_COLUMNS: dict[str, tuple[str, ...]] = {
     "prediction": PREDICTED_COLUMNS,
     "confidence": (*CONFIDENCE_COLUMNS, *SCORE_COLUMNS),
     "correct": CORRECT_COLUMNS,
+    "weight": WEIGHT_COLUMNS,
     "logits": (*OUTPUT_COLUMNS["logits"], *OUTPUT_COLUMNS["probs"], *SCORE_COLUMNS, *BINARY_COLUMNS["logits"]),
     "probs": (*OUTPUT_COLUMNS["logits"], *OUTPUT_COLUMNS["probs"], *SCORE_COLUMNS, *BINARY_COLUMNS["logits"]),
 }
@@ -111,6 +113,7 @@ class ColumnRoles:
     confidence: str | None
     correct: str | None
     trust: str | None
+    weight: str | None
     others: tuple[str, ...]
 
     @property
@@ -139,6 +142,7 @@ def column_roles(names: Iterable[str], where: str) -> ColumnRoles:
 
     label, sample_id = one_of(LABEL_COLUMNS, "the label"), one_of(ID_COLUMNS, "the id")
     prediction, trust = one_of(PREDICTED_COLUMNS, "the predicted class"), one_of(("trust",), "the trust")
+    weight = one_of(WEIGHT_COLUMNS, "the weights")
     judged = any(name in left for name in CORRECT_COLUMNS)
     # Beside an answer that was judged and no label, `p` is the confidence in it, not the probability of a class 1.
     classes = [name for name in left if not (judged and label is None and name in SCORE_COLUMNS)]
@@ -151,12 +155,12 @@ def column_roles(names: Iterable[str], where: str) -> ColumnRoles:
             label = prediction = None
     else:
         confidence, correct = one_of(CONFIDENCE_COLUMNS, "the confidence"), None
-    taken = {label, sample_id, prediction, confidence, correct, trust, *(outputs.names if outputs else ())}
+    taken = {label, sample_id, prediction, confidence, correct, trust, weight, *(outputs.names if outputs else ())}
     if outputs and outputs.names[0] in OUTPUT_COLUMNS[outputs.kind]:
         # Columns by number beside a whole one say the same again; they are no columns of the user.
         taken |= {name for name in left if NUMBERED_COLUMNS["probs"].fullmatch(name)}
     others = tuple(name for name in left if name not in taken)
-    return ColumnRoles(label, sample_id, outputs, prediction, confidence, correct, trust, others)
+    return ColumnRoles(label, sample_id, outputs, prediction, confidence, correct, trust, weight, others)
 
 
 def _find_outputs(names: Sequence[str], where: str) -> OutputColumns | None:

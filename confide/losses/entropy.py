@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -60,8 +61,8 @@ def difficulty_entropy(logits: Logits, labels: Labels, *, alpha: float = 0.3, we
     """
     # A look at the values would end the graph of a compiler, and on a GPU wait for the device.
     seen = weights.is_cpu and len(weights) and not torch.compiler.is_compiling()
-    low, high = weights.aminmax() if seen else (0.0, 1.0)
-    if not (low >= 0 and high <= 1):
+    values = weights.float().numpy() if seen else None
+    if values is not None and not (np.minimum.reduce(values) >= 0 and np.maximum.reduce(values) <= 1):
         bad = int((~((weights >= 0) & (weights <= 1))).nonzero()[0])
         raise InputError(
             f"weights must lie in [0, 1], got {weights[bad].item():g} at sample {bad} of {len(weights)}; "
@@ -82,7 +83,7 @@ SMALLEST_DOUBT = 1e-12
 
 @stateful_loss(
     "adaptive_difficulty",
-    paper="Confide, docs/findings.md, after Cui et al., 2023, and Ghosh et al., 2022",
+    paper="Confide, benchmarks/results/findings.md, after Cui et al., 2023, and Ghosh et al., 2022",
     corners=({"num_groups": 1}, {"start": 0.3}, {"start": 0.05, "base": "adafocal"}, {"rate": 0.0}),
     ranges={
         "num_groups": (1, 1e4),
@@ -109,7 +110,7 @@ class AdaptiveDifficulty(LossModule):
         num_groups: how many groups of difficulty there are.
         rate: the share of the gap that a step takes away; an update sees the step before only in part, so below 1.
         start: the doubt of every group before the first update.
-        most: the largest doubt. Default: 0.3 cost likelihood on CIFAR-10 (docs/findings.md).
+        most: the largest doubt. Default: 0.3 cost likelihood on CIFAR-10 (benchmarks/results/findings.md).
         noise: how many standard errors a group's own deviation must exceed to count; 0 takes every gap as it is.
         base: what is regularised: `cross_entropy`, or `adafocal`, which adapts to the same validation predictions.
         update_every: the loop calls `update` after every so many batches; 0: once at the end of an epoch.

@@ -400,6 +400,7 @@ class Accumulator:
         self._facts: list[Facts] = []
         self._labels: list[torch.Tensor] = []
         self._trust: list[torch.Tensor] = []
+        self._weights: list[torch.Tensor] = []
         self._whole: list[Predictions] = []
         self._table: ClassTable | None = None
         self._classes = 0
@@ -411,8 +412,13 @@ class Accumulator:
     def update(self, predictions: Any, labels: Any = None, *, from_probs: bool = False) -> None:
         """Add a batch: Predictions, or logits (probabilities if said so) and labels."""
         record = predictions if isinstance(predictions, Predictions) else self._record(predictions, labels, from_probs)
+        record = record.counted()
         if not len(record):
             return
+        if (record.weights is not None) != bool(self._weights) and len(self):
+            raise InputError("every batch must have weights, or none; give weights of 1 to those that have none")
+        if record.weights is not None:
+            self._weights.append(torch.from_numpy(record.weights))
         if self._classes and record.outputs.num_classes is not None and record.num_classes != self._classes:
             raise InputError(f"every batch must have {self._classes} classes, got {record.num_classes}")
         self._classes = max(self._classes, record.num_classes)
@@ -423,6 +429,8 @@ class Accumulator:
             return
         if self.method.spec.whole:
             table = record.class_table()
+            if record.weights is not None:
+                table = table.scaled(float(record.weights.mean()))
             self._table = table if self._table is None else self._table + table
         self._facts.append(record.facts)
         self._labels.append(record.labels.cpu())
@@ -452,18 +460,24 @@ class Accumulator:
         return measure(self.method, self._joined(), self.options)
 
     def _joined(self) -> Predictions:
+        weights = torch.cat(self._weights) if self._weights else None
         if self._whole:
             labels = torch.cat([r.labels for r in self._whole])
             if self._from_probabilities:
-                return Predictions.from_probs(torch.cat([r.probabilities() for r in self._whole]), labels)
-            return Predictions(torch.cat([r.logits for r in self._whole]), labels)
+                probs = torch.cat([r.probabilities() for r in self._whole])
+                return Predictions.from_probs(probs, labels, weights=weights)
+            return Predictions(torch.cat([r.logits for r in self._whole]), labels, weights=weights)
         labels = torch.cat(self._labels)
         complete = sum(map(len, self._trust)) == len(labels)
+        table = self._table
+        if table is not None and weights is not None:
+            table = table.scaled(1 / float(weights.mean()))
         return Predictions.from_facts(
             join_facts(self._facts),
             labels,
             max(self._classes, int(labels.max()) + 1),
-            self._table,
+            table,
+            weights=weights,
             trust=torch.cat(self._trust) if complete and self._trust else None,
             from_probabilities=self._from_probabilities,
         )
@@ -474,9 +488,12 @@ class Accumulator:
             raise InputError(f"cannot merge metric '{other.method.word}' into '{self.method.word}'; they must be alike")
         if self._classes and other._classes and self._classes != other._classes and self._table is not None:
             raise InputError(f"merge needs {self._classes} classes on both sides, got {other._classes}")
+        if len(self) and len(other) and bool(self._weights) != bool(other._weights):
+            raise InputError("merge needs weights on both sides, or on none; give weights of 1 to those without")
         self._facts += other._facts
         self._labels += other._labels
         self._trust += other._trust
+        self._weights += other._weights
         self._whole += other._whole
         if other._table is not None:
             self._table = other._table if self._table is None else self._table + other._table

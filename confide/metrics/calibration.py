@@ -13,7 +13,7 @@ from confide.checks import check_choice, check_range
 from confide.metrics.base import Variant, calibration_metric
 from confide.metrics.influence import Folded, Influence, folded_mean
 from confide.metrics.resampling import bernoulli_sums
-from confide.metrics.view import View
+from confide.metrics.view import BinaryOutcomes, View
 from confide.numerics.binning import (
     BinSums,
     bin_of,
@@ -69,15 +69,15 @@ class Binned:
         weight = view.in_order(ordered)
         sure = ordered.values.astype(np.float64)
         if edges in ("interpolated", "order", "midpoint"):
-            rising = sure[::-1]
+            rising, rising_weight = sure[::-1], None if weight is None else weight[::-1]
             if edges == "order":
-                index = bin_of(rising, order_edges(rising, bins), closed="left")[::-1]
+                index = bin_of(rising, order_edges(rising, bins, rising_weight), closed="left")[::-1]
             else:
-                cut = interpolated_edges(rising, bins) if edges == "interpolated" else split_edges(rising, bins)
+                find = interpolated_edges if edges == "interpolated" else split_edges
+                cut = find(rising, bins, rising_weight)
                 index, bins = bin_of(rising, cut)[::-1], len(cut) - 1
         elif binning == "mass" and weight is not None:
-            below = 1 - np.cumsum(weight) / weight.sum()
-            index = np.minimum((below * bins * (1 + 1e-12)).astype(np.intp), bins - 1)
+            index = mass_bin_of_rank(len(sure), bins, weight[::-1])[::-1]
         else:
             at = view.base.positions(binning, bins, closed)
             index = np.repeat(np.arange(bins)[::-1], np.diff(at))
@@ -91,6 +91,13 @@ class Binned:
         weight = None if self.weight is None else self.weight**power
         both = weight if values is None else values if weight is None else values * weight
         return np.bincount(self.index, both, minlength=self.bins).astype(np.float64)
+
+    def effective_counts(self) -> Floats:
+        """How many samples of equal weight every bin is worth; 1 where it is empty."""
+        count = self.sums()
+        if self.weight is not None:
+            count = count**2 / np.maximum(self.sums(power=2), 1e-300)
+        return np.where(count > 0, count, 1.0)
 
     def unit_sums(self, values: Floats) -> Floats:
         """Weighted sums of values per unit and bin, `units bins`."""
@@ -112,7 +119,7 @@ class Binned:
         gap = np.where(full, self.sums(self.residual) / np.where(full, count, 1.0), 0.0)
         noise = self.squares(self.residual - gap[self.index]) / total**2  # of share x gap
         if norm == 1:
-            within = self.squares(self.residual) / total**2 - (share * gap) ** 2 * full / max(total, 1.0)
+            within = self.squares(self.residual) / total**2 - (share * gap) ** 2 * full / len(self.sure)
             if self.unit is not None:
                 within = noise
             folded = Folded.of(share * gap, np.maximum(within, 0.0))
@@ -134,7 +141,7 @@ class Binned:
             )
         # A bin of one sample shows no spread: each bin gets the variance of one sample more, drawn from its confidence.
         mean = np.where(full, self.sums(self.sure) / np.where(full, count, 1.0), 0.0)
-        prior = mean * (1 - mean) / np.where(full, count, 1.0) ** 2
+        prior = mean * (1 - mean) / self.effective_counts() ** 2
         variance = noise / share**2 + prior
         folded = Folded.of(gap, variance)
         part = (
@@ -175,18 +182,20 @@ class Binned:
             root = vectors * np.sqrt(np.maximum(values, 0.0))
             return rng.standard_normal((draws, self.bins)) @ root.T, count
         count, variance = self.sums(), self.sums(self.sure * (1 - self.sure), power=2)
-        if self.weight is not None:
-            return rng.standard_normal((draws, self.bins)) * np.sqrt(variance), count
-        confidence = self.sums(self.sure)
-        wrong = bernoulli_sums(count - confidence, variance, rng, draws)
-        gaps = np.minimum(wrong, count) - (count - confidence)
-        few = (count > 0) & (count <= EXACT)
+        confidence, rows_in_bin = self.sums(self.sure), np.bincount(self.index, minlength=self.bins)
+        if self.weight is None:
+            wrong = bernoulli_sums(count - confidence, variance, rng, draws)
+            gaps = np.minimum(wrong, count) - (count - confidence)
+        else:
+            gaps = rng.standard_normal((draws, self.bins)) * np.sqrt(variance)
+        few = (rows_in_bin > 0) & (rows_in_bin <= EXACT)
         if few.any():
             rows = np.flatnonzero(few[self.index])
             misses = rng.random((draws, len(rows))) >= self.sure[rows]
             starts = np.flatnonzero(np.diff(self.index[rows], prepend=-1))
             own = self.index[rows[starts]]
-            gaps[:, own] = np.add.reduceat(misses, starts, axis=1, dtype=np.float64) - (count - confidence)[own]
+            drawn = misses if self.weight is None else misses * self.weight[rows]
+            gaps[:, own] = np.add.reduceat(drawn, starts, axis=1, dtype=np.float64) - (count - confidence)[own]
         return gaps, count
 
 
@@ -248,15 +257,18 @@ def mce_chance(view: View, draws: int, rng: np.random.Generator, **bins: Any) ->
 
 def mass_sums(view: View, bins: int, edges: str) -> tuple[BinSums, float]:
     """Sums per equal-mass bin between edges that never part ties, and the share of samples that lie in a bin."""
-    sure, hit = view.top()
+    top = view.top()
+    sure, weights = top.probs, top.weights
     if edges == "order":
-        index = bin_of(sure, order_edges(sure, bins), closed="left")
+        index = bin_of(sure, order_edges(sure, bins, weights), closed="left")
     else:
-        index = bin_of(sure, interpolated_edges(sure, bins) if edges == "interpolated" else split_edges(sure, bins))
+        find = interpolated_edges if edges == "interpolated" else split_edges
+        index = bin_of(sure, find(sure, bins, weights))
     # Interpolated edges start at the smallest confidence and leave out what lies on it.
     inside = sure > sure[0] if edges == "interpolated" else np.ones(len(sure), dtype=bool)
-    index, sure, hit = index[inside], sure[inside], hit[inside]
-    return BinSums.of(index, bins, sure, hit), float(inside.mean())
+    share = float(inside.mean() if weights is None else weights[inside].sum() / weights.sum())
+    weights = None if weights is None else weights[inside]
+    return BinSums.of(index[inside], bins, sure[inside], top.hits[inside], weights), share
 
 
 @calibration_metric(
@@ -362,31 +374,42 @@ def mce(view: View, *, bins: int = 15, binning: str = "width", closed: str = "ri
 DRAWS = 1000
 
 
-def bin_means(sure: Floats, hit: Floats, bins: int, binning: str) -> tuple[Floats, Floats, Floats]:
-    """Count, mean confidence and accuracy of every non-empty bin."""
-    edges = width_edges(bins) if binning == "width" else split_edges(sure, bins)
-    sums = BinSums.of(bin_of(sure, edges), len(edges) - 1, sure, hit)
-    full = sums.count > 0
-    count = sums.count[full]
-    return count, sums.confidence[full] / count, sums.correct[full] / count
+@dataclass(frozen=True, eq=False)
+class BinMeans:
+    """Of every non-empty bin: share of all samples, number, mean confidence and accuracy.
 
+    Weighted samples are as many as their weights' squares leave: that is what the noise of an accuracy goes by.
+    """
 
-def debiased_square(sure: Floats, hit: Floats, bins: int, binning: str) -> float:
-    """Sum of n_b / n [(C_b - A_b)^2 - A_b (1 - A_b) / (n_b - 1)]; bins with one sample count 0."""
-    count, confidence, accuracy = bin_means(sure, hit, bins, binning)
-    noise = accuracy * (1 - accuracy) / np.maximum(count - 1, 1)
-    terms = np.where(count >= 2, (confidence - accuracy) ** 2 - noise, 0.0)
-    return float((count * terms).sum() / len(sure))
+    share: Floats
+    count: Floats
+    confidence: Floats
+    accuracy: Floats
 
+    @classmethod
+    def of(cls, outcomes: BinaryOutcomes, bins: int, binning: str) -> BinMeans:
+        """In bins of equal width, or of equal mass with edges between samples."""
+        sure, weights = outcomes.probs, outcomes.weights
+        edges = width_edges(bins) if binning == "width" else split_edges(sure, bins, weights)
+        index, size = bin_of(sure, edges), len(edges) - 1
+        sums = BinSums.of(index, size, sure, outcomes.hits, weights)
+        full = sums.count > 0
+        total = sums.count[full]
+        count = total if weights is None else total**2 / np.bincount(index, weights**2, minlength=size)[full]
+        return cls(total / total.sum(), count, sums.confidence[full] / total, sums.correct[full] / total)
 
-def debiased_mean(sure: Floats, hit: Floats, bins: int, binning: str) -> float:
-    """2 x plug-in - its mean over accuracies redrawn as N(A_b, A_b (1 - A_b) / n_b); the draws are always the same."""
-    count, confidence, accuracy = bin_means(sure, hit, bins, binning)
-    weight = count / len(sure)
-    plain = float((weight * np.abs(confidence - accuracy)).sum())
-    spread = np.sqrt(accuracy * (1 - accuracy) / count)
-    drawn = np.random.default_rng(0).normal(size=(DRAWS, len(count))) * spread + accuracy
-    return 2 * plain - float((weight * np.abs(confidence - drawn)).sum(axis=1).mean())
+    def debiased_square(self) -> float:
+        """Sum of n_b / n [(C_b - A_b)^2 - A_b (1 - A_b) / (n_b - 1)]; bins with one sample count 0."""
+        noise = self.accuracy * (1 - self.accuracy) / np.maximum(self.count - 1, 1e-9)
+        terms = np.where(self.count > 1.5, (self.confidence - self.accuracy) ** 2 - noise, 0.0)
+        return float((self.share * terms).sum())
+
+    def debiased_mean(self) -> float:
+        """2 x plug-in - its mean over accuracies redrawn as N(A_b, A_b (1 - A_b) / n_b); always the same draws."""
+        plain = float((self.share * np.abs(self.confidence - self.accuracy)).sum())
+        spread = np.sqrt(self.accuracy * (1 - self.accuracy) / self.count)
+        drawn = np.random.default_rng(0).normal(size=(DRAWS, len(self.count))) * spread + self.accuracy
+        return 2 * plain - float((self.share * np.abs(self.confidence - drawn)).sum(axis=1).mean())
 
 
 def debiased_parts(view: View, bins: int, binning: str, of: str) -> list[Binned]:
@@ -394,9 +417,10 @@ def debiased_parts(view: View, bins: int, binning: str, of: str) -> list[Binned]
     if of == "top":
         return [Binned.of(view, bins, binning, edges="rank" if binning == "width" else "midpoint")]
     parts = []
-    for sure, hit in view.class_columns():
-        cut = width_edges(bins) if binning == "width" else split_edges(sure, bins)
-        parts.append(Binned(bin_of(sure, cut), len(cut) - 1, sure, sure - hit, view.weights, None))
+    for column in view.class_columns():
+        sure = column.probs
+        cut = width_edges(bins) if binning == "width" else split_edges(sure, bins, column.weights)
+        parts.append(Binned(bin_of(sure, cut), len(cut) - 1, sure, sure - column.hits, column.weights, None))
     return parts
 
 
@@ -422,8 +446,9 @@ def debiased_square_of(part: Binned) -> float:
     full = count > 0
     count = count[full]
     gaps, confidence = part.sums(part.residual)[full] / count, part.sums(part.sure)[full] / count
-    noise = (confidence - gaps) * (1 - confidence + gaps) / np.maximum(count - 1, 1)
-    return max(0.0, float((count * np.where(count >= 2, gaps**2 - noise, 0.0)).sum() / count.sum()))
+    number = part.effective_counts()[full]
+    noise = (confidence - gaps) * (1 - confidence + gaps) / np.maximum(number - 1, 1e-9)
+    return max(0.0, float((count * np.where(number > 1.5, gaps**2 - noise, 0.0)).sum() / count.sum()))
 
 
 def debiased_chance(
@@ -443,11 +468,11 @@ def debiased_chance(
         full = count > 0
         count, gaps = count[full], gaps[:, full] / count[full]
         accuracy = np.clip(part.sums(part.sure)[full] / count - gaps, 0.0, 1.0)
-        spread, share = accuracy * (1 - accuracy), count / count.sum()
+        spread, share, number = accuracy * (1 - accuracy), count / count.sum(), part.effective_counts()[full]
         if norm == 1:
-            parts.append(((2 * np.abs(gaps) - folded_mean(gaps, spread / count)) * share).sum(axis=1))
+            parts.append(((2 * np.abs(gaps) - folded_mean(gaps, spread / number)) * share).sum(axis=1))
         else:
-            terms = np.where(count >= 2, gaps**2 - spread / np.maximum(count - 1, 1), 0.0)
+            terms = np.where(number > 1.5, gaps**2 - spread / np.maximum(number - 1, 1e-9), 0.0)
             parts.append(np.maximum((terms * share).sum(axis=1), 0.0))
     mean = np.mean(parts, axis=0)
     return np.asarray(mean if norm == 1 else np.sqrt(mean))
@@ -482,48 +507,46 @@ def debiased_ece(view: View, *, bins: int = 15, binning: str = "mass", norm: int
     check_choice(norm, (1, 2), "norm")
     check_choice(of, ("top", "classes"), "of")
     check_range(bins, "bins", 1)
-    pairs = view.class_columns() if of == "classes" else [view.top()]
+    outcomes = view.class_columns() if of == "classes" else [view.top()]
+    parts = [BinMeans.of(part, bins, binning) for part in outcomes]
     if norm == 1:
-        values = [debiased_mean(sure, hit, bins, binning) for sure, hit in pairs]
-        return float(np.mean(values))
-    squares = [max(0.0, debiased_square(sure, hit, bins, binning)) for sure, hit in pairs]
-    return float(np.sqrt(np.mean(squares)))
+        return float(np.mean([part.debiased_mean() for part in parts]))
+    return float(np.sqrt(np.mean([max(0.0, part.debiased_square()) for part in parts])))
 
 
 # Calibration error with as many bins as keep accuracy monotone.
 
 
-def sweep_sums(sure: Floats, hit: Floats, bins: int, binning: str) -> BinSums:
+def sweep_sums(top: BinaryOutcomes, bins: int, binning: str) -> BinSums:
     """Sums per bin of rank floor(i * bins / n), or of value floor(c * bins)."""
     if binning == "mass":
-        index = mass_bin_of_rank(len(sure), bins)
+        index = mass_bin_of_rank(len(top.probs), bins, top.weights)
     else:
-        index = np.minimum((sure * bins).astype(np.intp), bins - 1)
-    return BinSums.of(index, bins, sure, hit)
+        index = np.minimum((top.probs * bins).astype(np.intp), bins - 1)
+    return BinSums.of(index, bins, top.probs, top.hits, top.weights)
 
 
 def monotone(sums: BinSums) -> bool:
     """Whether accuracy never falls from one non-empty bin to the next."""
     full = sums.count > 0
     accuracy = sums.correct[full] / sums.count[full]
-    return bool((np.diff(accuracy) >= 0).all())
+    return bool((np.diff(accuracy) >= -1e-12).all())
 
 
-def most_bins(sure: Floats, hit: Floats, binning: str) -> int:
+def most_bins(top: BinaryOutcomes, binning: str) -> int:
     """The last number of bins before accuracy is first not monotone; at most n - 1."""
-    n = len(sure)
-    if bool((np.diff(hit) >= 0).all()):
+    n = len(top.probs)
+    if bool((np.diff(top.hits) >= 0).all()):
         return max(n - 1, 1)  # errors rank lowest: monotone for any number of bins
     for bins in range(2, n):
-        if not monotone(sweep_sums(sure, hit, bins, binning)):
+        if not monotone(sweep_sums(top, bins, binning)):
             return bins - 1
     return max(n - 1, 1)
 
 
 def sweep_influence(view: View, *, binning: str = "mass", norm: int | str = 1) -> Influence:
     """psi of the error in the bins that were chosen; that another sample would choose others is left out of account."""
-    sure, hit = view.top()
-    bins = most_bins(sure, hit, binning)
+    bins = most_bins(view.top(), binning)
     if binning == "mass":
         return Binned.of(view, bins, binning).influence(norm)
     whole = Binned.of(view, 1, "width")
@@ -583,8 +606,8 @@ def sweep_ece(view: View, *, binning: str = "mass", norm: int | str = 1) -> floa
         0.167
     """
     check_choice(binning, ("width", "mass"), "binning")
-    sure, hit = view.top()
-    return binned_error(sweep_sums(sure, hit, most_bins(sure, hit, binning), binning), norm)
+    top = view.top()
+    return binned_error(sweep_sums(top, most_bins(top, binning), binning), norm)
 
 
 # Smooth calibration error.

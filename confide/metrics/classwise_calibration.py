@@ -35,9 +35,9 @@ CLASSES = ("all", "present", "to_largest")
 
 def counted_classes(predictions: Predictions, classes: str) -> NDArray[np.bool_]:
     """Which classes count: all, those among the labels, or those up to the largest label."""
-    counts = np.bincount(predictions.labels.cpu().numpy(), minlength=predictions.num_classes)
     if classes == "all":
-        return np.ones(len(counts), dtype=np.bool_)
+        return np.ones(predictions.num_classes, dtype=np.bool_)
+    counts = np.bincount(predictions.labels.cpu().numpy(), minlength=predictions.num_classes)
     last = int(np.flatnonzero(counts)[-1])
     return np.asarray(counts > 0 if classes == "present" else np.arange(len(counts)) <= last)
 
@@ -100,9 +100,9 @@ def cell_sums(predictions: Predictions, weights: NDArray[np.float32], bins: int,
     return cells
 
 
-def errors_of(cells: Floats, n: int) -> Floats:
-    """Class-wise ECE of cell sums."""
-    return np.asarray(np.abs(cells).sum(axis=(1, 2)) / (n * cells.shape[1]))
+def errors_of(cells: Floats, total: Floats) -> Floats:
+    """Class-wise ECE of cell sums, over the sum of the weights of each resample."""
+    return np.asarray(np.abs(cells).sum(axis=(1, 2)) / (total * cells.shape[1]))
 
 
 def width_bootstrap_draws(base: MetricSamples, options: dict[str, Any], seed: int) -> tuple[Floats, float]:
@@ -111,7 +111,8 @@ def width_bootstrap_draws(base: MetricSamples, options: dict[str, Any], seed: in
     base, factor = thinned(base, LARGEST, rng)
     predictions, weights = base.predictions, Resamples(base.n, base.design).several(RESAMPLES, rng)
     cells = cell_sums(predictions, weights, options.get("bins", 15), options.get("closed", "right"))
-    return errors_of(cells[:, counted_classes(predictions, options.get("classes", "all"))], len(predictions)), factor
+    counted = counted_classes(predictions, options.get("classes", "all"))
+    return errors_of(cells[:, counted], weights.sum(axis=1, dtype=np.float64)), factor
 
 
 def draw_labels(probs: Floats, resamples: int, rng: np.random.Generator) -> Indices:
@@ -132,18 +133,18 @@ CHUNK = 50  # resamples whose running sums are held at once
 MASS_EDGES = ("rank", "order")
 
 
-def bins_of(column: Floats, bins: int, edges: str) -> Indices:
+def bins_of(column: Floats, bins: int, edges: str, weights: Floats | None = None) -> Indices:
     """Equal-mass bin of every probability of a class: by rank, or between the samples at every n / bins-th rank."""
     if edges == "order":
-        return bin_of(column, order_edges(column, bins), closed="left")
-    index = np.empty(len(column), dtype=np.intp)
-    index[np.argsort(column, kind="stable")] = mass_bin_of_rank(len(column), bins)
+        return bin_of(column, order_edges(column, bins, weights), closed="left")
+    index, order = np.empty(len(column), dtype=np.intp), np.argsort(column, kind="stable")
+    index[order] = mass_bin_of_rank(len(column), bins, None if weights is None else weights[order])
     return index
 
 
-def cells_of(probs: Floats, bins: int, edges: str) -> NDArray[np.int32]:
+def cells_of(probs: Floats, bins: int, edges: str, weights: Floats | None = None) -> NDArray[np.int32]:
     """Class and bin of every probability as one number, class * bins + bin."""
-    columns = [k * bins + bins_of(column, bins, edges) for k, column in enumerate(probs.T)]
+    columns = [k * bins + bins_of(column, bins, edges, weights) for k, column in enumerate(probs.T)]
     return np.stack(columns, axis=1).astype(np.int32)
 
 
@@ -164,20 +165,20 @@ def most_mass_rows(predictions: Predictions) -> int:
 
 
 def weighted_errors(predictions: Predictions, weights: NDArray[np.float32], options: dict[str, Any]) -> Floats:
-    """Class-wise ECE of every row of whole weights, each with the same sum; copies of a sample may part at an edge.
+    """Class-wise ECE of every row of weights; copies of a sample, or parts of its weight, may part at an edge.
 
     Bins between samples are those of the record, whatever the weights.
     """
     bins, counted = options.get("bins", 15), counted_classes(predictions, options.get("classes", "all"))
     probs, labels = probabilities_of(predictions), predictions.labels.cpu().numpy()
     if options.get("edges", "rank") == "order":
-        cells = cells_of(probs, bins, "order")
+        cells = cells_of(probs, bins, "order", predictions.relative_weights)
         residual = probs.copy()
         residual[np.arange(len(labels)), labels] -= 1
         return errors_in_cells(cells, residual, weights, counted, bins)
     total = np.zeros(len(weights))
-    size = round(float(weights[0].sum()))
-    starts = mass_starts(size, bins)
+    sums_of_weights = weights.sum(axis=1, dtype=np.float64)
+    starts = mass_starts(len(probs), bins) / len(probs)
     for k in np.flatnonzero(counted):
         column = probs[:, k]
         order = np.argsort(column, kind="stable")
@@ -186,9 +187,9 @@ def weighted_errors(predictions: Predictions, weights: NDArray[np.float32], opti
             own = weights[first : first + CHUNK][:, order].astype(np.float64)
             count, sums = np.cumsum(own, axis=1), np.cumsum(own * residual, axis=1)
             for b in range(len(own)):
-                at = np.interp(starts, np.append(0.0, count[b]), np.append(0.0, sums[b]))
+                at = np.interp(starts * count[b, -1], np.append(0.0, count[b]), np.append(0.0, sums[b]))
                 total[first + b] += np.abs(np.diff(at)).sum()
-    return np.asarray(total / (size * counted.sum()))
+    return np.asarray(total / (sums_of_weights * counted.sum()))
 
 
 def probabilities_of(predictions: Predictions) -> Floats:
@@ -210,7 +211,7 @@ def bootstrap_draws(base: MetricSamples, options: dict[str, Any], seed: int) -> 
 
 def cell_index(predictions: Predictions, bins: int, edges: str) -> NDArray[np.int32]:
     """Class and equal-mass bin of every probability."""
-    return cells_of(probabilities_of(predictions), bins, edges)
+    return cells_of(probabilities_of(predictions), bins, edges, predictions.relative_weights)
 
 
 def mass_table(predictions: Predictions, cells: NDArray[np.int32], bins: int) -> ClassTable:
@@ -219,12 +220,16 @@ def mass_table(predictions: Predictions, cells: NDArray[np.int32], bins: int) ->
     flat, size = cells.reshape(-1), probs.shape[1] * bins
     own = np.take_along_axis(cells, labels[:, None], axis=1)[:, 0]
     p_true = np.take_along_axis(probs, labels[:, None], axis=1)[:, 0]
+    relative = predictions.relative_weights
+    weights = np.ones(len(labels)) if relative is None else relative
+    weighted = probs * weights[:, None]
     sums = (
-        np.bincount(flat, minlength=size),
-        np.bincount(flat, probs.reshape(-1), size),
-        np.bincount(own, minlength=size),
-        np.bincount(flat, (probs * probs).reshape(-1), size),
-        np.bincount(own, p_true, size),
+        np.bincount(flat, np.repeat(weights, probs.shape[1]), size),
+        np.bincount(flat, weighted.reshape(-1), size),
+        np.bincount(own, weights, size),
+        np.bincount(flat, np.square(weighted).reshape(-1), size),
+        np.bincount(own, weights**2 * p_true, size),
+        np.bincount(own, weights**2, size),
     )
     return ClassTable(*(v.reshape(-1, bins).astype(np.float64) for v in sums))
 
@@ -268,10 +273,10 @@ def classwise_influence(
 ) -> Influence:
     """psi of class-wise ECE: of every row the sum of its residuals with the sign of their cell, soft where unclear."""
     predictions = view.predictions
-    counted, n = counted_classes(predictions, classes), len(predictions)
+    counted, n, unit_weight = counted_classes(predictions, classes), len(predictions), typical_weight(predictions)
     cells = cell_index(predictions, bins, edges) if binning == "mass" else None
     table = predictions.class_table(bins, closed) if cells is None else mass_table(predictions, cells, bins)
-    sums, squares = table.confidence - table.hits, table.squares - 2 * table.truth + table.hits
+    sums, squares = table.confidence - table.hits, table.squares - 2 * table.truth + table.hit_squares
     variance = np.maximum(squares - sums**2 / n, 0.0)
     folded = Folded.of(np.where(counted[:, None], sums, 0.0) / n, np.where(counted[:, None], variance, 0.0) / n**2)
     signs = folded.slope
@@ -286,10 +291,18 @@ def classwise_influence(
     # Hits of a cell vary about their true mean: what was expected, more or less as in that bin over all classes.
     expected, seen = np.maximum(table.confidence[counted], 0.0), table.hits[counted]
     hits = expected * (seen.sum(axis=0) / np.maximum(expected.sum(axis=0), 1e-300))
-    rate = np.clip(hits / np.maximum(table.count[counted], 1.0), 0.0, 1.0)
-    chance = float(absolute_deviation(hits, hits * (1 - rate)).sum()) / n
+    rate = np.clip(hits / np.maximum(table.count[counted], unit_weight), 0.0, 1.0)
+    hits = hits / unit_weight
+    chance = float(absolute_deviation(hits, hits * (1 - rate)).sum()) * unit_weight / n
     centre, doubt = sum_without_noise(float(np.abs(sums[counted]).sum()) / n, chance)
-    return Influence((psi - psi.mean()) / size, noise=(rest + doubt**2) / size**2, without_noise=centre / size)
+    psi = (psi - view.weighted_mean(psi)) / size
+    return Influence(psi, noise=(rest + doubt**2) / size**2, without_noise=centre / size)
+
+
+def typical_weight(predictions: Predictions) -> float:
+    """The weight of samples alike whose sum is as sure: counts of hits are whole numbers of these."""
+    weights = predictions.relative_weights
+    return 1.0 if weights is None else float(weights @ weights / weights.sum())
 
 
 def together(num_classes: int) -> float:
@@ -329,10 +342,11 @@ def classwise_chance(
     counted = counted_classes(predictions, classes)
     cells = cell_index(predictions, bins, edges) if binning == "mass" else None
     table = predictions.class_table(bins, closed) if cells is None else mass_table(predictions, cells, bins)
-    expected = np.maximum(table.confidence[counted], 0.0)
-    variance = np.clip(expected - table.squares[counted], 0.0, expected)
+    unit_weight = typical_weight(predictions)
+    expected = np.maximum(table.confidence[counted], 0.0) / unit_weight
+    variance = np.clip(expected - table.squares[counted] / unit_weight**2, 0.0, expected)
     deviation = np.minimum(absolute_deviation(expected, variance), np.sqrt(variance))
-    size = len(predictions) * int(counted.sum())
+    size = len(predictions) / unit_weight * int(counted.sum())
     mean, spread = float(deviation.sum()) / size, float((variance - deviation**2).sum()) / size**2
     spread *= together(predictions.num_classes)
     if mean <= 0 or spread <= 0:
@@ -392,15 +406,17 @@ def classwise_ece(
     check_choice(closed, ("right", "left"), "closed")
     check_range(bins, "bins", 1)
     predictions, counted = view.predictions, counted_classes(view.predictions, classes)
-    size = len(predictions) * int(counted.sum())
     if binning == "width":
         table = predictions.class_table(bins, closed)
-        return float(np.abs(table.confidence - table.hits)[counted].sum() / size)
+        return float(np.abs(table.confidence - table.hits)[counted].sum() / table.count[counted].sum())
+    weights, size = predictions.relative_weights, len(predictions) * int(counted.sum())
     predictions.need_logits("class-wise calibration")
     probs, labels = predictions.probabilities(), predictions.labels
     total = 0.0
     for k in np.flatnonzero(counted).tolist():
         column = probs[:, k].double().cpu().numpy()
         residual = column - (labels == k).cpu().numpy()
-        total += float(np.abs(np.bincount(bins_of(column, bins, edges), residual, minlength=bins)).sum())
+        own = residual if weights is None else residual * weights
+        index = bins_of(column, bins, edges, weights)
+        total += float(np.abs(np.bincount(index, own, minlength=bins)).sum())
     return total / size

@@ -108,7 +108,7 @@ def spread_of(influence: Influence, design: Design) -> Spread:
     means = np.bincount(parts, sums) / np.maximum(units, 1)
     within = np.bincount(parts, (sums - means[parts]) ** 2)
     variance = float((within * units / np.maximum(units - 1, 1)).sum()) + own.noise
-    freedom = max(float((units - 1).sum()), 1.0)
+    freedom = max(min(float((units - 1).sum()), design.effective_units - 1), 1.0)
     if own.errors is not None:
         touched = design.unit_sums(own.errors.astype(np.float64))[0] != 0
         total = float(sums @ sums)
@@ -344,7 +344,7 @@ class Steps:
             return np.arange(len(self.mass))
         return np.repeat(np.arange(len(self.starts)), np.diff(np.append(self.starts, len(self.ordered))))
 
-    def local(self, coverage: float, n: int) -> float:
+    def local(self, coverage: float, n: float) -> float:
         """The mean loss of the samples around a coverage, some n^0.7 of them and at least the step itself."""
         half = max(5.0, 0.5 * n**0.7) / n
         first = int(np.searchsorted(self.accepted, coverage - half))
@@ -365,7 +365,7 @@ class Steps:
             steps=self,
         )
 
-    def typical(self, effects: Floats, n: int) -> float:
+    def typical(self, effects: Floats, n: float) -> float:
         """What one more error would add: as those that are there, or, where there are none, at any place."""
         mass = self.lost if self.lost.any() else self.mass
         return float(effects @ mass) / float(mass.sum()) / n

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -77,8 +78,8 @@ def fewest_of(influence: Influence, spread: Spread) -> float:
     """The number of errors or of right samples, whichever is smaller, where that bounds what is known."""
     fewest = spread.units
     if influence.errors is not None:
-        sides = (influence.wrong, influence.n - influence.wrong)
-        fewest = min(fewest, *(side for side in sides if side), math.inf)
+        sides, worth = (influence.wrong, influence.n - influence.wrong), min(spread.units / influence.n, 1.0)
+        fewest = min(fewest, *(side * worth for side in sides if side), math.inf)
     return fewest
 
 
@@ -103,7 +104,7 @@ def interval_of(
         return UNKNOWN
     if how == BOOTSTRAP or spec.influence is None:
         return _within(spec, value, resampling.bootstrap_interval(method, view.base, options, value, chance, seed))
-    if spec.bounds is not None and view.base.design.plain:
+    if spec.bounds is not None and replace(view.base.design, weights=None).plain:
         return _within(spec, value, spec.bounds(view, **options))
     influence = spec.influence(view, **options)
     spread = spread_of(influence, view.base.design)

@@ -126,7 +126,11 @@ def kernel_chance(view: View, draws: int, rng: np.random.Generator, **options: A
         return np.zeros(draws)
     rows = KernelInputs.of(view.predictions, options.get("of", "all"))
     truth = rows.drawn(draws, rng)
-    return errors_of(rows, truth, np.ones(truth.shape), options)
+    return errors_of(rows, truth, np.broadcast_to(_weights_of(view), truth.shape), options)
+
+
+def _weights_of(view: View) -> Floats:
+    return np.ones(view.base.n) if view.weights is None else view.weights
 
 
 def bootstrap_draws(base: MetricSamples, options: dict[str, Any], seed: int) -> tuple[Floats, float]:
@@ -187,10 +191,15 @@ def kde_ece(view: View, *, bandwidth: float = 0.02, p: int = 1, of: str = "all")
     check_choice(of, ("all", "top", "classes"), "of")
     if len(view.predictions) < 2:
         return 0.0
+    if view.weights is not None:
+        if of != "top":
+            view.predictions.need_logits("kernel calibration error")
+        rows, options = KernelInputs.of(view.predictions, of), {"bandwidth": bandwidth, "p": p, "of": of}
+        return float(errors_of(rows, rows.truth[None], view.weights[None], options)[0])
     if of == "top":
-        sure, hit = view.top()
-        points = as_binary(sure)
-        return float((np.abs(leave_one_out(points, hit[:, None], bandwidth)[:, 0] - points[:, 0]) ** p).mean())
+        top = view.top()
+        points = as_binary(top.probs)
+        return float((np.abs(leave_one_out(points, top.hits[:, None], bandwidth)[:, 0] - points[:, 0]) ** p).mean())
     view.predictions.need_logits("kernel calibration error")
     probs = probabilities_of(view.predictions)
     truth = np.eye(probs.shape[1])[view.predictions.labels.cpu().numpy()]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from confide.checks import check_choice, check_range
 from confide.metrics.base import Variant, metric, ranking_metric
 from confide.metrics.influence import Influence, Steps, area_influence, tail_sums
-from confide.metrics.view import Ranks, View, harmonic, score_values
+from confide.metrics.view import Ranks, View, harmonic, harmonic_between, score_values
 from confide.results import Z
 from confide.types import Floats
 
@@ -38,14 +38,16 @@ def steps_of(view: View, score: object, loss: str = "error") -> tuple[Floats, Ra
     count, lost = (np.bincount(place, v, minlength=len(distinct))[::-1] for v in (weights, losses))
     there = count > 0
     tied = np.ones(int(there.sum()), dtype=np.bool_)
-    return distinct[::-1][there].astype(np.float64), Ranks(np.cumsum(count[there]), np.cumsum(lost[there]), tied)
+    ranks = Ranks(np.cumsum(count[there]), np.cumsum(lost[there]), tied, view.whole)
+    return distinct[::-1][there].astype(np.float64), ranks
 
 
 def in_given_order(view: View, score: object, loss: str = "error") -> Ranks:
     """One step per sample, ties in the order of the samples."""
     values, weights, losses = _losses_by_score(view, score, loss)
     order = np.argsort(-values, kind="stable")
-    return Ranks(np.cumsum(weights[order]), np.cumsum(losses[order]), np.zeros(len(order), dtype=np.bool_))
+    none_tied = np.zeros(len(order), dtype=np.bool_)
+    return Ranks(np.cumsum(weights[order]), np.cumsum(losses[order]), none_tied, view.whole)
 
 
 def trapezoid_area(ranks: Ranks) -> float:
@@ -62,7 +64,7 @@ def aurc_influence(view: View, *, score: Any = "msp", risk: str = "error", **_: 
         return loss_area_influence(view, score, risk)
     steps = Steps.of(view, score)
     still, own = area_influence(steps)
-    return steps.influence(still, own, steps.typical(own, view.base.n))
+    return steps.influence(still, own, steps.typical(own, view.base.effective_n))
 
 
 def loss_area_influence(view: View, score: Any, risk: str) -> Influence:
@@ -73,9 +75,7 @@ def loss_area_influence(view: View, score: Any, risk: str) -> Influence:
     still, own = area_influence(steps)
     order = base.ordered(score).order
     psi = still[steps.index] + own[steps.index] * losses[order]
-    weights = steps.mass[steps.index] if steps.starts is None else None
-    mean = float(psi.mean() if weights is None else psi @ weights / weights.sum())
-    return Influence(psi - mean, order=order)
+    return Influence(psi - view.weighted_mean(psi, order), order=order)
 
 
 @ranking_metric(
@@ -115,15 +115,16 @@ def aurc(view: View, *, score: Any = "msp", area: str = "mean", ties: str = "ave
 # Excess area under the risk-coverage curve.
 
 
-def best_area(n: int, wrong: int, form: str) -> float:
+def best_area(n: float, wrong: float, form: str) -> float:
     """AURC of a perfect ranking: r + (1 - r) ln(1 - r) in the limit, or exactly for n samples."""
     check_choice(form, ("limit", "finite"), "form")
     rate = wrong / n
     if form == "limit":
         return rate + (1 - rate) * math.log1p(-rate) if rate < 1 else 1.0
-    right, sums = n - wrong, harmonic(n)
+    right = n - wrong
+    of_all, of_right = harmonic_between(np.array([n, right], dtype=np.float64))
     # errors come last: sum over j = 1..wrong of j / (right + j) = wrong - right (H[n] - H[right])
-    return float(wrong - right * (sums[n] - sums[right])) / n
+    return float(wrong - right * (of_all - of_right)) / n
 
 
 def eaurc_influence(view: View, *, score: Any = "msp", **_: Any) -> Influence:
@@ -131,7 +132,7 @@ def eaurc_influence(view: View, *, score: Any = "msp", **_: Any) -> Influence:
     steps = Steps.of(view, score)
     still, own = area_influence(steps)
     own -= -math.log1p(-steps.rate) if steps.rate < 1 else 0.0
-    return steps.influence(still, own, max(steps.typical(own, view.base.n), 0.0))
+    return steps.influence(still, own, max(steps.typical(own, view.base.effective_n), 0.0))
 
 
 @ranking_metric(
@@ -161,14 +162,15 @@ def eaurc(view: View, *, score: Any = "msp", form: str = "limit", area: str = "m
     check_choice(area, ("mean", "trapezoid"), "area")
     ranks = view.ranks(score)
     own_area = ranks.area if area == "mean" else trapezoid_area(steps_of(view, score)[1])
-    return own_area - best_area(round(ranks.n), round(ranks.wrong), form)
+    return own_area - best_area(ranks.n, ranks.wrong, form)
 
 
 def augrc_influence(view: View, *, score: Any = "msp") -> Influence:
     """psi of the mean of the errors accepted at each sample's score: these errors + l (1 - coverage)."""
     steps = Steps.of(view, score)
     rejected = 1 - steps.before - steps.mass / 2
-    return steps.influence(steps.errors_before + steps.lost / 2, rejected, steps.typical(rejected, view.base.n))
+    typical = steps.typical(rejected, view.base.effective_n)
+    return steps.influence(steps.errors_before + steps.lost / 2, rejected, typical)
 
 
 @ranking_metric(
@@ -287,7 +289,7 @@ def aupr_success(view: View, *, score: Any = "msp") -> float:
         return math.nan
     gained = ranks.size - ranks.new_errors
     # One precision for a tie; over a run of correct samples k the precisions 1 - E / k sum up.
-    lost = np.where(ranks.tied, gained * ranks.errors / np.maximum(ranks.accepted, 1), 0.0)
+    lost = np.where(ranks.tied, gained * ranks.errors / np.where(ranks.accepted > 0, ranks.accepted, 1), 0.0)
     run = np.flatnonzero(~ranks.tied & (gained > 0))
     return float((right - lost.sum() - ranks.errors[run] @ ranks.rise[run]) / right)
 
@@ -355,10 +357,13 @@ SCANNED, WITHIN = 10_000, 0.0005
 def at_nearest_corner(ranks: Ranks, tpr: float) -> float:
     """FPR at the corner of the ROC curve, points on a line left out, whose TPR is nearest."""
     wrong, right = ranks.errors, ranks.accepted - ranks.errors
-    bent = (np.diff(wrong, 2) != 0) | (np.diff(right, 2) != 0) if len(wrong) > 2 else np.ones(len(wrong) - 2, bool)
+    nothing = 0.0 if ranks.whole else 1e-9 * ranks.n  # what rounding leaves of weights
+    bends = (np.abs(np.diff(side, 2)) > nothing for side in (wrong, right))
+    bent = np.logical_or(*bends) if len(wrong) > 2 else np.ones(len(wrong) - 2, bool)
     corner = np.concatenate(([True], bent, [True])) if len(wrong) > 1 else np.ones(1, bool)
     share = np.concatenate(([0.0], right[corner] / right[-1]))
-    return float(np.concatenate(([0.0], wrong[corner] / wrong[-1]))[int(np.argmin(np.abs(share - tpr)))])
+    distance = np.abs(share - tpr) if ranks.whole else np.abs(share - tpr).round(12)
+    return float(np.concatenate(([0.0], wrong[corner] / wrong[-1]))[int(np.argmin(distance))])
 
 
 def at_first_scanned(values: Floats, ranks: Ranks, tpr: float) -> float:
@@ -383,7 +388,7 @@ def fpr95_influence(view: View, *, score: Any = "msp", tpr: float = 0.95, **_: A
     rate, right = steps.rate, steps.accepted - steps.errors
     place = int(np.argmax(right >= tpr * (1 - rate) * (1 - 1e-9)))
     accepted = np.arange(len(right)) <= place
-    local = steps.local(float(steps.accepted[place]), view.base.n)
+    local = steps.local(float(steps.accepted[place]), view.base.effective_n)
     slope = local / rate * (1 - rate) / max(1 - local, 1e-9)
     of_right = np.asarray(-slope * (accepted - float(right[place]) / (1 - rate)) / (1 - rate))
     of_wrong = np.asarray((accepted - float(steps.errors[place]) / rate) / rate)
@@ -517,7 +522,7 @@ def largest_coverage(ranks: Ranks, risk: float) -> float:
     return reached / ranks.n
 
 
-def coverage_influence(steps: Steps, n: int, coverage: float, risk: float, of_rate: float = 0.0) -> Influence:
+def coverage_influence(steps: Steps, n: float, coverage: float, risk: float, of_rate: float = 0.0) -> Influence:
     """psi of the coverage c at which the risk of the accepted is `risk`, which moves by `of_rate` times the error rate.
 
     There the mean of (l - risk) over the accepted is 0; it rises with c by the local risk less `risk`.
@@ -542,7 +547,7 @@ def crossing_interval(view: View, score: Any, risk: float, of_rate: float = 0.0)
         (np.maximum(rate - wrong, 0.0), -shift * (1 - rate)),
         (np.maximum(1 - coverage - rate + wrong, 0.0), shift * rate),
     )
-    variance = sum((share * effect**2 for share, effect in kinds), np.zeros(len(coverage))) / view.base.n
+    variance = sum((share * effect**2 for share, effect in kinds), np.zeros(len(coverage))) / view.base.effective_n
     apart = steps.errors - risk * coverage
     half = Z * np.sqrt(variance) + 1e-12
     below, possible = np.flatnonzero(apart <= -half), np.flatnonzero(apart <= half)
@@ -557,27 +562,28 @@ def coverage_bounds(view: View, *, risk: float = 0.05, score: Any = "msp") -> tu
 
 def halving_bounds(view: View, *, score: Any = "msp") -> tuple[float, float]:
     """The interval of the share rejected at half the error rate."""
-    low, high = crossing_interval(view, score, float(np.mean(view.base.wrong)) / 2, 0.5)
+    low, high = crossing_interval(view, score, (1 - view.mean("correct")) / 2, 0.5)
     return 1 - high, 1 - low
 
 
 def coverage_at_risk_influence(view: View, *, risk: float = 0.05, score: Any = "msp") -> Influence:
     """psi of the coverage at a risk."""
     coverage = largest_coverage(view.ranks(score), risk)
-    return coverage_influence(Steps.of(view, score), view.base.n, coverage, risk)
+    return coverage_influence(Steps.of(view, score), view.base.effective_n, coverage, risk)
 
 
 def halving_influence(view: View, *, score: Any = "msp") -> Influence:
     """psi of the share rejected at half the error rate, which moves too."""
     steps = Steps.of(view, score)
     half = steps.rate / 2
-    influence = coverage_influence(steps, view.base.n, largest_coverage(view.ranks(score), half), half, 0.5)
+    coverage = largest_coverage(view.ranks(score), half)
+    influence = coverage_influence(steps, view.base.effective_n, coverage, half, 0.5)
     return replace(influence, psi=-influence.psi)
 
 
 def risk_influence(view: View, *, coverage: float = 0.8, score: Any = "msp") -> Influence:
     """psi of the risk at a coverage: of the accepted l less the local risk, at which the threshold moves."""
-    steps, n = Steps.of(view, score), view.base.n
+    steps, n = Steps.of(view, score), view.base.effective_n
     share = np.clip((coverage - steps.before) / np.maximum(steps.mass, 1e-300), 0.0, 1.0) / coverage
     return steps.influence(-share * steps.local(coverage, n), share, 1 / n / coverage)
 

@@ -142,7 +142,7 @@ def bootstrap_interval(
         bias = 0.0 if method.spec.debiased else float((chance.draws**root).mean())
         known = without_chance(value**root, known**root, bias) ** (1 / root)
     elif method.spec.rate and value in (0.0, 1.0):
-        return wilson_interval(value, base.n, Z)
+        return wilson_interval(value, base.effective_n, Z)
     low, high = np.quantile(known, TAILS)
     return float(low), float(high)
 

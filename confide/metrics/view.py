@@ -2,7 +2,8 @@
 
 A resample of the bootstrap is the same samples with other whole weights, so it needs no softmax and no sort. Ties are
 one step: whoever accepts a score accepts all samples that have it. Neighbours that are not tied but alike (all correct,
-or all wrong) are one segment too, because every ranking metric has a closed form over such a run.
+or all wrong) are one segment too, because every ranking metric has a closed form over such a run. Where the samples
+themselves are weighted there are no runs: every score is a step. Their weights have mean 1, so that only ratios matter.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class Ranks:
     accepted: Floats
     errors: Floats
     tied: Flags
+    whole: bool = True  # whether these are whole numbers
 
     @property
     def n(self) -> float:
@@ -78,7 +80,9 @@ class Ranks:
 
     @cached_property
     def rise(self) -> Floats:
-        """Sum of 1 / k over the ranks k of each segment."""
+        """Sum of 1 / k over the ranks k of each segment; between whole numbers as the digamma function has it."""
+        if not self.whole:
+            return np.diff(harmonic_between(self.accepted), prepend=0.0)
         return np.diff(harmonic(int(self.n))[self.accepted.astype(np.intp)], prepend=0.0)
 
     @cached_property
@@ -88,19 +92,19 @@ class Ranks:
         Within a tie the expected errors rise linearly, within a run they do anyway, so the risks of a segment of m
         samples with e errors sum to e + (E - A e / m)(1 / (A + 1) + ... + 1 / (A + m)).
         """
-        share = self.new_errors / np.maximum(self.size, 1)
+        share = self.new_errors / np.where(self.size > 0, self.size, 1)
         share *= self.before
         np.subtract(self.errors_before, share, out=share)
         return float((self.wrong + share @ self.rise) / self.n)
 
 
-def ranks_of(ordered: Sorted, weights: Floats | None = None) -> Ranks:
-    """Running counts of sorted samples; weights are how often a resample drew each, in sorted order."""
+def ranks_of(ordered: Sorted, weights: Floats | None = None, whole: bool = True) -> Ranks:
+    """Running counts of sorted samples; weights, such as how often a resample drew each, in sorted order."""
     if weights is None:
         errors = np.cumsum(ordered.wrong, dtype=np.int32)[ordered.ends].astype(np.float64)
         return Ranks((ordered.ends + 1).astype(np.float64), errors, ordered.tied)
     accepted, errors = np.cumsum(weights), np.cumsum(weights * ordered.wrong)
-    return Ranks(accepted[ordered.ends], errors[ordered.ends], ordered.tied)
+    return Ranks(accepted[ordered.ends], errors[ordered.ends], ordered.tied, whole)
 
 
 def segments(same: Flags, wrong: Flags) -> tuple[Indices, Flags]:
@@ -125,6 +129,12 @@ def sort_with_order(values: Floating, wrong: Flags) -> Sorted:
     ordered, flags = values[order], wrong[order]
     ends, tied = segments(ordered[1:] == ordered[:-1], flags)
     return Sorted(ordered, flags, ends, tied, order)
+
+
+def steps_only(ordered: Sorted) -> Sorted:
+    """The same with one segment a score: weighted samples have no runs."""
+    ends = np.append(np.flatnonzero(ordered.values[1:] != ordered.values[:-1]), len(ordered) - 1)
+    return replace(ordered, ends=ends, tied=np.ones(len(ends), dtype=bool))
 
 
 def sort_packed(values: Floating, wrong: Flags) -> Sorted:
@@ -156,6 +166,11 @@ def harmonic(n: int) -> Floats:
     table = np.arange(n + 1, dtype=np.float64)
     np.divide(1.0, table[1:], out=table[1:])
     return np.cumsum(table, out=table)
+
+
+def harmonic_between(values: Floats) -> Floats:
+    """The same at any number k of 0 or more, also between whole ones."""
+    return np.asarray(torch.digamma(torch.from_numpy(values + 1)).numpy() + np.euler_gamma)
 
 
 # Which confidence score a ranking metric sorts by: a word, the trust of the predictions, or a vector.
@@ -211,10 +226,20 @@ def _checked_values(score: Any, n: int, name: str) -> Floating:
 
 
 @dataclass(frozen=True, eq=False)
+class BinaryOutcomes:
+    """Probabilities of a yes or no, which it was, and weights (None where all count alike)."""
+
+    probs: Floats
+    hits: Floats
+    weights: Floats | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class Design:
     """How the samples were drawn: independently, unless weights, strata or clusters say otherwise.
 
-    `weights`: what each sample stands for. `strata`: parts whose sizes were fixed. `clusters`: what was drawn as one.
+    `weights`: how much each sample counts, of mean 1 over all. `strata`: parts whose sizes were fixed. `clusters`: what
+    was drawn as one.
     """
 
     weights: Floats | None = None
@@ -245,14 +270,18 @@ class Design:
     @property
     def effective_units(self) -> float:
         """How many independent units of equal weight the samples are worth."""
+        if self.weights is None:
+            return math.inf if self.clusters is None else float(len(np.unique(self.clusters)))
+        units = self.weights
         if self.clusters is not None:
-            return float(len(np.unique(self.clusters)))
-        return math.inf if self.weights is None else float(self.weights.sum() ** 2 / (self.weights**2).sum())
+            cluster = np.unique(self.clusters, return_inverse=True)[1].reshape(-1)
+            units = np.bincount(cluster, units).astype(np.float64)
+        return float(units.sum() ** 2 / (units @ units))
 
 
 @dataclass(eq=False)
 class MetricSamples:
-    """The unweighted samples: per-sample facts as arrays, and each score's order once it was asked for."""
+    """The samples: per-sample facts as arrays, and each score's order once it was asked for."""
 
     predictions: Predictions
     resampled: bool = False  # resamples need the permutation of each sort, one evaluation does not
@@ -266,6 +295,12 @@ class MetricSamples:
     @property
     def n(self) -> int:
         return len(self.predictions)
+
+    @cached_property
+    def effective_n(self) -> float:
+        """How many samples of equal weight they are worth (Kish, 1965)."""
+        weights = self.design.weights
+        return float(self.n if weights is None else weights.sum() ** 2 / (weights @ weights))
 
     @property
     def wrong(self) -> NDArray[np.bool_]:
@@ -289,7 +324,8 @@ class MetricSamples:
                 ordered = sort(np.negative(self.predictions.facts.unsureness()), self.wrong)
                 self._sorted[key] = replace(ordered, values=1.0 + ordered.values.astype(np.float64))
             else:
-                self._sorted[key] = sort(score_values(self.predictions, self.rows_of(score)), self.wrong)
+                ordered = sort(score_values(self.predictions, self.rows_of(score)), self.wrong)
+                self._sorted[key] = ordered if self.design.weights is None else steps_only(ordered)
         return self._sorted[key]
 
     def rows_of(self, values: Any) -> Any:
@@ -355,14 +391,28 @@ class View:
     def __init__(
         self, base: MetricSamples, weights: Floats | None = None, wrong: NDArray[np.bool_] | None = None
     ) -> None:
-        """Weights in the order of the samples; `wrong` replaces the errors, from the most confident on."""
-        self.base, self.weights, self.wrong = base, weights, wrong
-        self.n = float(base.n if weights is None else weights.sum())
+        """Weights of a resample in the order of the samples, by default those of the samples themselves; `wrong`
+        replaces the errors, from the most confident on.
+        """
+        self.base, self.weights, self.wrong = base, base.design.weights if weights is None else weights, wrong
+        self.n = float(base.n if self.weights is None else self.weights.sum())
         self._ranks: dict[str | int, Ranks] = {}
 
     @property
     def predictions(self) -> Predictions:
         return self.base.predictions
+
+    @property
+    def whole(self) -> bool:
+        """Whether every weight is a whole number: how often a sample is there."""
+        return self.base.design.weights is None
+
+    def weighted_mean(self, values: Floats, order: Indices | None = None) -> float:
+        """Mean of values that stand in the order of the samples, or in that order."""
+        if self.weights is None:
+            return float(values.mean())
+        weights = self.weights if order is None else self.weights[order]
+        return float(np.einsum("i,i->", weights, values) / self.n)
 
     def mean(self, name: str) -> float:
         """Mean of a fact."""
@@ -377,7 +427,7 @@ class View:
         key = self.base.key(score)
         if key not in self._ranks:
             ordered = self.base.ordered(score)
-            self._ranks[key] = ranks_of(ordered, self.in_order(ordered))
+            self._ranks[key] = ranks_of(ordered, self.in_order(ordered), self.whole)
         return self._ranks[key]
 
     def in_order(self, ordered: Sorted) -> Floats | None:
@@ -410,23 +460,27 @@ class View:
         wrong = ordered.wrong if self.wrong is None else self.wrong
         return ordered.values.astype(np.float64), wrong, np.ones(len(wrong)) if weights is None else weights
 
-    def top(self) -> tuple[Floats, Floats]:
+    def top(self) -> BinaryOutcomes:
         """Confidence and correctness of every sample, copies of a resample included, from the least confident on."""
         sure, wrong, weights = self.weighted_top()
         hit = (~wrong).astype(np.float64)
-        if self.weights is not None:
+        if self.weights is None:
+            return BinaryOutcomes(sure[::-1], hit[::-1])
+        if self.whole:
             times = weights.astype(np.intp)
-            sure, hit = np.repeat(sure, times), np.repeat(hit, times)
-        return sure[::-1], hit[::-1]
+            return BinaryOutcomes(np.repeat(sure, times)[::-1], np.repeat(hit, times)[::-1])
+        there = weights[::-1] > 0
+        return BinaryOutcomes(sure[::-1][there], hit[::-1][there], weights[::-1][there])
 
-    def class_columns(self) -> Iterator[tuple[Floats, Floats]]:
+    def class_columns(self) -> Iterator[BinaryOutcomes]:
         """Probability and correctness of every class in turn."""
         self.predictions.need_logits("class-wise calibration")
-        if self.weights is not None or self.wrong is not None:
+        if self.weights is not self.base.design.weights or self.wrong is not None:
             raise InputError("class-wise calibration of resamples is not defined here; ask for the value alone")
         probs, labels = self.predictions.probabilities(), self.predictions.labels
         for k in range(self.predictions.num_classes):
-            yield probs[:, k].double().cpu().numpy(), (labels == k).double().cpu().numpy()
+            column, hit = probs[:, k].double().cpu().numpy(), (labels == k).double().cpu().numpy()
+            yield BinaryOutcomes(column, hit, self.weights)
 
     def accepted(self, score: Any, threshold: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_], Floats]:
         """Which samples reach the threshold, which are wrong, and their weights."""
@@ -439,8 +493,9 @@ class View:
         ordered = self.base.ordered(score)
         in_order = self.in_order(ordered)
         weights = np.ones(len(ordered)) if in_order is None else in_order
-        values = ordered.values.astype(np.float64)
-        return _moments(values, weights * ~ordered.wrong), _moments(values, weights * ordered.wrong)
+        values, sides = ordered.values.astype(np.float64), (~ordered.wrong, ordered.wrong)
+        first, second = (_moments(values, weights * side, self.whole) for side in sides)
+        return first, second
 
     @cached_property
     def _cumulative(self) -> tuple[Floats | None, NDArray[Any], Floats]:
@@ -468,11 +523,12 @@ class View:
                 errors[k] = (cumulative[begin - 1] if begin else 0.0) + upper
 
     def _mass_of_resample(self, bins: int) -> BinSums:
-        """A sample drawn several times may be cut by an edge: its copies are equal, so it is shared out."""
+        """A sample that counts more than once may be cut by an edge: it is shared out, as equal copies would be."""
         weights, *others = self._cumulative
         assert weights is not None
         count, errors, confidence = (np.concatenate(([0.0], v)) for v in (weights, *others))
-        at = self.n - mass_starts(int(self.n), bins)[::-1].astype(np.float64)
+        size = self.base.n if not self.whole else round(self.n)
+        at = self.n - mass_starts(size, bins)[::-1] * (self.n / size)
         total = np.diff(at)[::-1]
         wrong = np.diff(np.interp(at, count, errors))[::-1]
         sure = np.diff(np.interp(at, count, confidence))[::-1]
@@ -484,7 +540,8 @@ def metric_samples(
 ) -> MetricSamples:
     """The samples of a record, kept with it so that several metrics sort once, unless a design comes with them.
 
-    Without a design samples of one `unit` count as drawn together, others independently.
+    Without a design samples of one `unit` count as drawn together, others independently. The record's weights belong to
+    any design; samples of weight 0 are left out.
 
     With `class_table` the pass over the logits that gives the facts also gives the sums of classes, kept likewise.
     """
@@ -498,18 +555,25 @@ def metric_samples(
         predictions.need_labels("a metric")
         if class_table:
             predictions.class_table()
-    own = Design(clusters=predictions.clusters) if design is None else design
-    if own.plain:
-        return predictions.derived(MetricSamples, lambda: MetricSamples(predictions))
-    if design is not None:
-        return MetricSamples(predictions, resampled=True, design=design)
-    clustered = (MetricSamples, "unit")
-    return predictions.derived(clustered, lambda: MetricSamples(predictions, resampled=True, design=own))
+
+    def samples() -> MetricSamples:
+        rows = predictions.weighted_rows
+        known = Design(clusters=predictions.clusters) if design is None else design
+        record = predictions if rows is None else predictions.take(rows)
+        known = replace(known if rows is None else known.take(rows), weights=record.relative_weights)
+        return MetricSamples(record, resampled=not known.plain, rows=rows, design=known)
+
+    if design is not None and not design.plain:
+        return samples()
+    return predictions.derived((MetricSamples, design is None), samples)
 
 
-def _moments(values: Floats, weights: Floats) -> tuple[float, float]:
+def _moments(values: Floats, weights: Floats, whole: bool) -> tuple[float, float]:
+    """Mean and unbiased variance; weights that are no counts leave as much freedom as their squares say."""
+    there = weights > 0
     total = float(weights.sum())
-    if total < 2:
+    if (total if whole else there.sum()) < 2:
         return math.nan, math.nan
     mean = float(weights @ values) / total
-    return mean, float(weights @ (values - mean) ** 2) / (total - 1)
+    lost = 1.0 if whole else float(weights @ weights) / total
+    return mean, float(weights @ (values - mean) ** 2) / (total - lost)

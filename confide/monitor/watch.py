@@ -251,6 +251,7 @@ class Monitor:
             raise InputError(f"{self.file} must hold a watch, but there is none; give the reference to start one")
         header = None
         if reference is not None:
+            reference.need_unweighted("the reference of a watch")
             header = {  # the same as when it is read again: no tuples, no NaN
                 "format": formats.WATCH.tag,
                 "reference": formats.plain(asdict(WatchReference.of(reference, cells))),

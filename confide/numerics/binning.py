@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.checks import check_choice, check_range
-from confide.types import Floating, Indices
+from confide.types import Floating, Floats, Indices
 
 MOST_BINS = 1_000_000
 """More edges than samples tell apart."""
@@ -34,10 +34,23 @@ def bin_of(values: Floating, edges: Floating, closed: str = "right") -> Indices:
     return np.searchsorted(inner, values, side="left" if closed == "right" else "right")
 
 
-def mass_bin_of_rank(n: int, bins: int) -> Indices:
-    """Bin of the i-th smallest of n values in equal-mass bins by rank: floor(i * bins / n)."""
+def mass_bin_of_rank(n: int, bins: int, weights: Floats | None = None) -> Indices:
+    """Bin of the i-th smallest of n values in equal-mass bins by rank: floor(i * bins / n).
+
+    With weights, from the smallest value on, the rank is the weight of all smaller values, in units of the mean weight.
+    """
     check_range(bins, "bins", 1)
+    if weights is not None:
+        return np.searchsorted(mass_starts(n, bins)[1:-1], ranks_of_weights(weights), side="right")
     return (np.arange(n, dtype=np.int64) * bins // max(n, 1)).astype(np.intp)
+
+
+def ranks_of_weights(weights: Floats) -> Floats:
+    """The weight before each sample, in units of the mean weight: 0, 1, 2, ... where all are equal."""
+    before = (np.cumsum(weights) - weights) * (len(weights) / weights.sum())
+    # What rounding left beside a whole number is on it.
+    whole = np.round(before)
+    return np.asarray(np.where(np.abs(before - whole) < 1e-9 * len(weights), whole, before), dtype=np.float64)
 
 
 def mass_starts(n: int, bins: int) -> Indices:
@@ -46,11 +59,20 @@ def mass_starts(n: int, bins: int) -> Indices:
     return (-(-np.arange(bins + 1, dtype=np.int64) * n // bins)).astype(np.intp)
 
 
-def split_edges(values: Floating, bins: int) -> NDArray[np.float64]:
-    """Edges halfway between the parts of the sorted values cut into equal counts; equal edges merge, the last is 1."""
+def split_edges(values: Floating, bins: int, weights: Floats | None = None) -> NDArray[np.float64]:
+    """Edges halfway between the parts of the sorted values cut into equal counts; equal edges merge, the last is 1.
+
+    With weights the parts weigh the same, as nearly as no sample being cut allows.
+    """
     check_range(bins, "bins", 1)
-    rising = np.sort(values)
-    parts = [part for part in np.array_split(rising, bins) if len(part)]
+    rising, n = np.sort(values), len(values)
+    if weights is None:
+        parts = [part for part in np.array_split(rising, bins) if len(part)]
+    else:
+        size, more = divmod(n, bins)
+        starts = np.arange(1, bins) * size + np.minimum(np.arange(1, bins), more)
+        ranks = ranks_of_weights(weights[np.argsort(values, kind="stable")])
+        parts = [part for part in np.split(rising, np.searchsorted(ranks, starts)) if len(part)]
     between = [(before[-1] + after[0]) / 2 for before, after in pairwise(parts)]
     return np.concatenate(([0.0], np.unique([*between, 1.0])))
 
@@ -70,17 +92,23 @@ def width_bin_of(values: Floating, bins: int, closed: str = "right") -> Indices:
     return index
 
 
-def interpolated_edges(values: Floating, bins: int) -> NDArray[np.float64]:
+def interpolated_edges(values: Floating, bins: int, weights: Floats | None = None) -> NDArray[np.float64]:
     """Edges at ranks b n / bins of the sorted values, linear between neighbours, the last at the largest value."""
     check_range(bins, "bins", 1)
     n = len(values)
-    return np.asarray(np.interp(np.linspace(0, n, bins + 1), np.arange(n), np.sort(values)), dtype=np.float64)
+    ranks = np.arange(n) if weights is None else ranks_of_weights(weights[np.argsort(values, kind="stable")])
+    return np.asarray(np.interp(np.linspace(0, n, bins + 1), ranks, np.sort(values)), dtype=np.float64)
 
 
-def order_edges(values: Floating, bins: int) -> NDArray[np.float64]:
+def order_edges(values: Floating, bins: int, weights: Floats | None = None) -> NDArray[np.float64]:
     """Edges that are values themselves: those at ranks floor(b (n - 1) / bins)."""
     check_range(bins, "bins", 1)
-    return np.asarray(np.sort(values)[np.linspace(0, len(values) - 1, bins + 1).astype(np.intp)], dtype=np.float64)
+    places = np.linspace(0, len(values) - 1, bins + 1).astype(np.intp)
+    if weights is not None:
+        ranks = ranks_of_weights(weights[np.argsort(values, kind="stable")])
+        places = np.searchsorted(ranks, places, side="right") - 1
+        places[-1] = len(values) - 1
+    return np.asarray(np.sort(values)[places], dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,14 +120,20 @@ class BinSums:
     correct: NDArray[np.float64]
 
     @classmethod
-    def of(cls, index: Indices, bins: int, confidence: Floating, correct: Floating) -> BinSums:
+    def of(
+        cls, index: Indices, bins: int, confidence: Floating, correct: Floating, weights: Floats | None = None
+    ) -> BinSums:
         """The sums of samples whose bins are known."""
-        sums = [np.bincount(index, values, minlength=bins) for values in (None, confidence, correct)]
-        return cls(*(values.astype(np.float64) for values in sums))
+        parts = (None, confidence, correct) if weights is None else (weights, confidence * weights, correct * weights)
+        return cls(*(np.bincount(index, values, minlength=bins).astype(np.float64) for values in parts))
 
 
 def calibration_error(
-    confidence: Floating, correct: Floating | NDArray[np.bool_], bins: int = 15, binning: str = "width"
+    confidence: Floating,
+    correct: Floating | NDArray[np.bool_],
+    bins: int = 15,
+    binning: str = "width",
+    weights: Floats | None = None,
 ) -> float:
     """Expected calibration error of arrays, sum over bins of |sum of (confidence - correct)| / n.
 
@@ -108,8 +142,10 @@ def calibration_error(
     if binning == "mass":
         order = np.argsort(confidence, kind="stable")
         confidence, correct = confidence[order], correct[order]
-        index = mass_bin_of_rank(len(confidence), bins)
+        weights = None if weights is None else weights[order]
+        index = mass_bin_of_rank(len(confidence), bins, weights)
     else:
         index = bin_of(confidence, width_edges(bins))
-    gaps = np.bincount(index, confidence - correct, minlength=bins)
-    return float(np.abs(gaps).sum() / max(len(confidence), 1))
+    gaps, total = confidence - correct, float(len(confidence) if weights is None else weights.sum())
+    sums = np.bincount(index, gaps if weights is None else gaps * weights, minlength=bins)
+    return float(np.abs(sums).sum() / max(total, 1e-300))

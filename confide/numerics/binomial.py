@@ -58,6 +58,36 @@ def mean_upper_bound(total: float, n: int, delta: float) -> float:
     return high
 
 
+STAKES = (1.0, 0.8, 0.6, 0.4, 0.3, 0.2, 0.1, 0.05)
+"""Shares of the largest stake that no loss can ruin."""
+
+
+def weighted_mean_p(losses: Floats, weights: Floats, mean: float) -> float:
+    """p-value of "the weighted mean of the losses is above `mean`", losses and weights in [0, 1].
+
+    The weighted mean is above r where E[w (l - r)] > 0. Then stakes on w (l - r) being below 0 win nothing on average:
+    the product over independent samples of 1 - s w (l - r) / (1 - r) has a mean of at most 1, and so has its mean over
+    several stakes s. It is above 1 / p with a chance of at most p (Waudby-Smith & Ramdas, 2024, with fixed stakes).
+    """
+    if not len(losses) or not 0 < mean < 1:
+        return 1.0
+    moves = weights * ((losses - mean) / (1 - mean))
+    with np.errstate(divide="ignore"):
+        gains = [float(np.log1p(-stake * moves).sum()) for stake in STAKES]
+    highest = max(gains)
+    wealth = sum(math.exp(gain - highest) for gain in gains) / len(STAKES)
+    return min(1.0, math.exp(min(-highest, 700.0)) / wealth)
+
+
+def weighted_upper_bound(losses: Floats, weights: Floats, delta: float) -> float:
+    """The largest weighted mean that is not refuted at delta."""
+    low, high = (float(np.average(losses, weights=weights)) if weights.any() else 1.0), 1.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if weighted_mean_p(losses, weights, middle) > delta else (low, middle)
+    return high
+
+
 EXACT_BELOW = 40.0
 """The variance of the number right below which it is counted exactly."""
 

@@ -46,44 +46,51 @@ class Logistic:
         return cls(arrays["mean"], arrays["deviation"], arrays["weight"], float(arrays["bias"][0]))
 
 
-def platt_targets(correct: Flags) -> Floats:
+def platt_targets(correct: Flags, weights: Floats | None = None) -> Floats:
     """(N+ + 1) / (N+ + 2) for right and 1 / (N- + 2) for wrong: keeps the fit finite under separation."""
-    right = int(correct.sum())
-    return np.where(correct, (right + 1) / (right + 2), 1 / (len(correct) - right + 2))
+    right, n = (int(correct.sum()), len(correct)) if weights is None else (weights[correct].sum(), weights.sum())
+    return np.where(correct, (right + 1) / (right + 2), 1 / (n - right + 2))
 
 
-def fit_logistic(signals: Floats, correct: Flags, penalty: float = 1.0) -> Logistic:
+def fit_logistic(signals: Floats, correct: Flags, penalty: float = 1.0, weights: Floats | None = None) -> Logistic:
     """Minimise sum_i BCE(t_i, g(s_i)) + penalty/2 |w|^2 with Platt targets t; the bias is free.
 
     Args:
         penalty: pseudo-counts against large weights; the sum over samples makes it mean the same at any n.
+        weights: of the samples, of mean 1.
     """
-    mean, deviation = signals.mean(axis=0), signals.std(axis=0)
+    counts = np.ones(len(signals)) if weights is None else weights
+    mean = signals.mean(axis=0) if weights is None else np.average(signals, axis=0, weights=weights)
+    deviation = np.sqrt(np.average((signals - mean) ** 2, axis=0, weights=weights))
     # A constant signal: divided by one it stays zero, and the penalty gives it weight zero.
     deviation = np.where(deviation > 1e-12, deviation, 1.0)
     columns = np.column_stack([(signals - mean) / deviation, np.ones(len(signals))])
-    targets = platt_targets(correct)
+    targets = platt_targets(correct, weights)
     ridge = np.append(np.full(signals.shape[1], penalty), 0.0)
     weight = np.zeros(columns.shape[1])
-    value = _logistic_objective(columns, targets, ridge, weight)
+    value = _logistic_objective(columns, targets, counts, ridge, weight)
     for _ in range(100):
         probability = expit(columns @ weight)
-        gradient = columns.T @ (probability - targets) + ridge * weight
-        curvature = (columns * (probability * (1 - probability))[:, None]).T @ columns + np.diag(ridge + 1e-10)
+        gradient = columns.T @ (counts * (probability - targets)) + ridge * weight
+        spread = counts * probability * (1 - probability)
+        curvature = (columns * spread[:, None]).T @ columns + np.diag(ridge + 1e-10)
         step = linalg.solve(curvature, gradient, assume_a="pos")
         if float(gradient @ step) < 1e-14 * max(1.0, value):
             break
         size = 1.0
-        while size > 1e-8 and (tried := _logistic_objective(columns, targets, ridge, weight - size * step)) > value:
+        while size > 1e-8:
+            tried = _logistic_objective(columns, targets, counts, ridge, weight - size * step)
+            if tried <= value:
+                break
             size /= 2
         weight, value = weight - size * step, tried
     return Logistic(mean, deviation, weight[:-1], float(weight[-1]))
 
 
-def _logistic_objective(columns: Floats, targets: Floats, ridge: Floats, weight: Floats) -> float:
+def _logistic_objective(columns: Floats, targets: Floats, counts: Floats, ridge: Floats, weight: Floats) -> float:
     logit = columns @ weight
     # BCE(t, sigmoid(l)) = log(1 + e^l) - t l
-    return float((np.logaddexp(0, logit) - targets * logit).sum() + (ridge * weight**2).sum() / 2)
+    return float((np.logaddexp(0, logit) - targets * logit) @ counts + (ridge * weight**2).sum() / 2)
 
 
 # Many at once, each of a few functions of one number.
@@ -106,22 +113,26 @@ class PooledPoints:
     counts: Floats | None
 
     @classmethod
-    def of(cls, rows: Floats) -> PooledPoints:
-        """Points of rows `k n`; of few numbers the numbers themselves."""
+    def of(cls, rows: Floats, times: Floats | None = None) -> PooledPoints:
+        """Points of rows `k n`, whose n numbers count so many times; of few numbers the numbers themselves."""
         if rows.shape[1] <= POOLED_FROM:
-            return cls(rows, None)
+            return cls(rows, None if times is None else np.broadcast_to(times, rows.shape))
         interval = np.floor(rows / POOL_WIDTH)
         first = interval.min()
         number = int(interval.max() - first) + 1
         place = (interval - first).astype(np.int64) + number * np.arange(len(rows))[:, None]
         offset = rows - (interval + 0.5) * POOL_WIDTH
+        sums_of: tuple[Floats | None, ...] = (None, offset.ravel(), np.square(offset).ravel())
+        if times is not None:
+            each = np.broadcast_to(times, rows.shape)
+            sums_of = (each.ravel(), (each * offset).ravel(), (each * np.square(offset)).ravel())
         counts, sums, squares = (
             np.bincount(place.ravel(), weights, minlength=number * len(rows)).reshape(len(rows), number)
-            for weights in (None, offset.ravel(), np.square(offset).ravel())
+            for weights in sums_of
         )
         used = counts.any(axis=0)
         counts, centres = counts[:, used], (first + np.flatnonzero(used) + 0.5) * POOL_WIDTH
-        mean, square = (total[:, used] / np.maximum(counts, 1) for total in (sums, squares))
+        mean, square = (total[:, used] / np.where(counts > 0, counts, 1) for total in (sums, squares))
         spread = np.sqrt(np.maximum(square - mean**2, 0.0))
         at = np.concatenate([centres + mean - spread, centres + mean + spread], axis=1)
         return cls(at, np.concatenate([counts, counts], axis=1) / 2)
@@ -225,18 +236,19 @@ class Odds:
 
     values: Floats
     right: Flags
+    weights: Floats
 
     @classmethod
-    def empty(cls, n: int) -> Odds:
-        """Room for n samples."""
-        return cls(np.zeros(n), np.zeros(n, dtype=bool))
+    def empty(cls, weights: Floats) -> Odds:
+        """Room for samples of these weights."""
+        return cls(np.zeros(len(weights)), np.zeros(len(weights), dtype=bool), weights)
 
     def put(self, rows: NDArray[np.intp], part: Odds) -> None:
         """Fill some rows."""
         self.values[rows], self.right[rows] = part.values, part.right
 
     def take(self, rows: NDArray[np.intp]) -> Odds:
-        return Odds(self.values[rows], self.right[rows])
+        return Odds(self.values[rows], self.right[rows], self.weights[rows])
 
     def losses(self, line: Floats = IDENTITY) -> Floats:
         """-log of the probability given to what came, log odds moved by s u + t."""
@@ -253,9 +265,10 @@ class Odds:
 
         def moments(line: Floats) -> tuple[float, Floats, Floats]:
             away, probability = line - IDENTITY, expit(line @ columns)
-            loss = float(Odds(clipped, self.right).losses(line).sum()) + penalty / 2 * float(away @ away)
-            weight = probability * (1 - probability)
-            slope = columns @ (probability - target) + penalty * away
+            moved = Odds(clipped, self.right, self.weights)
+            loss = float(moved.losses(line) @ self.weights) + penalty / 2 * float(away @ away)
+            weight = self.weights * probability * (1 - probability)
+            slope = columns @ (self.weights * (probability - target)) + penalty * away
             return loss, slope, (columns * weight) @ columns.T + penalty * np.eye(2)
 
         return box_newton(moments, IDENTITY.copy(), np.array([0.0, -50.0]), np.array([50.0, 50.0]))
@@ -265,7 +278,7 @@ class Odds:
         losses = np.zeros(len(penalties))
         for fold in np.unique(folds):
             train, held = self.take(np.flatnonzero(folds != fold)), self.take(np.flatnonzero(folds == fold))
-            losses += [held.losses(train.line(penalty)).sum() for penalty in penalties]
+            losses += [held.losses(train.line(penalty)) @ held.weights for penalty in penalties]
         best = int(np.flatnonzero(losses <= losses.min() + 1e-12 * abs(losses.min()))[-1])
         return self.line(penalties[best])
 
@@ -287,10 +300,10 @@ class LinearClassifier:
 def fit_linear_classifier(rows: Tensor, labels: Tensor, num_classes: int, penalty: float) -> LinearClassifier:
     """Mean cross-entropy + penalty |W|^2 / 2 on standardised rows, by L-BFGS; the result takes rows as they come."""
     mean, deviation = rows.mean(dim=0), rows.std(dim=0, correction=0)
-    deviation = torch.where(deviation > 1e-6, deviation, torch.ones(()))
+    deviation = torch.where(deviation > 1e-6, deviation, 1.0)
     standard = (rows - mean) / deviation
-    weight = torch.zeros(rows.shape[1], num_classes, requires_grad=True)
-    bias = torch.zeros(num_classes, requires_grad=True)
+    weight = torch.zeros(rows.shape[1], num_classes, device=rows.device, requires_grad=True)
+    bias = torch.zeros(num_classes, device=rows.device, requires_grad=True)
     optimiser = torch.optim.LBFGS([weight, bias], max_iter=200, history_size=10, line_search_fn="strong_wolfe")
 
     def closure() -> Tensor:

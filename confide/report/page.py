@@ -91,7 +91,7 @@ def render_report(evaluation: Evaluation) -> str:
         unit=view.unit,
         left_out_note=view.left_out_note,
         stages=[view.when(stage) for stage in (view.before, view.after) if stage],
-        interval_note=view.about.interval_note or small_figures,
+        interval_note=" ".join(filter(None, [view.about.interval_note or small_figures, view.weights_note])),
         models_question=_models_question(view),
         no_classes=NO_CLASSES,
         no_promise=NO_PROMISE,

@@ -68,6 +68,7 @@ def write_score_page(path: str | Path, scored: ScoredData) -> Path:
         weights=[_weight_histogram(main, n, t) for n in NORMALIZATIONS for t in TEMPERATURES],
         agreement=scored.agreement,
         verdicts=scored.verdict_counts(),
+        evidence="" if scored.verdicts is None else str(scored.verdicts.evidence),
         rows=_rows(scored.gallery()),
         suspects=scored.suspects(),
         words=scored.explanation_rows(),

@@ -295,14 +295,16 @@ def _halving_tile(view: EvaluationView) -> Tile | None:
     if share is None or accuracy is None:
         return None
     aside = share.value * share.n
+    hand = f"the {count(aside)} least trusted {view.unit} to a person: the other {count(share.n - aside)}"
+    if view.about.weighted_by is not None:  # a share by weight is no number of samples
+        hand = f"the least trusted {percent(share.value, 1)} by weight to a person: the others"
     return Tile(
         "Share to set aside to halve the error rate",
         fixed(100 * share.value, 1),
         "%",
         _interval_strip(share, 0.0, None),
         f"{_interval_sentence(share)}Lower is better.",
-        f"Hand the {count(aside)} least trusted {view.unit} to a person: the other {count(share.n - aside)} are "
-        f"wrong half as often as the {percent(1 - accuracy.value, 1)} of all.",
+        f"Hand {hand} are wrong half as often as the {percent(1 - accuracy.value, 1)} of all.",
     )
 
 
@@ -310,11 +312,13 @@ def _accuracy_tile(view: EvaluationView) -> Tile | None:
     accuracy = view.find("accuracy", stage=view.final) or view.find("accuracy")
     if accuracy is None:
         return None
+    weighted = view.about.weighted_by is not None
+    right = percent(accuracy.value, 1) if weighted else count(accuracy.value * accuracy.n)
     return Tile(
         "Accuracy",
         fixed(100 * accuracy.value, 1),
         "%",
         _interval_strip(accuracy, None, None),
         f"{_interval_sentence(accuracy)}Higher is better.",
-        f"{count(accuracy.value * accuracy.n)} of {count(accuracy.n)} {view.unit} are predicted right.",
+        f"{right} of {count(accuracy.n)} {view.unit} are predicted right.",
     )

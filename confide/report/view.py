@@ -10,7 +10,7 @@ from itertools import product
 from typing import Any
 
 from confide.checks import InputError
-from confide.report.words import same_scores
+from confide.report.words import count, same_scores
 from confide.results import LEVEL, About, ComparedRow, Curve, Evaluation, Measurement, MetricInfo, Sample
 
 MOST_DRAWN = 5  # models in one drawing: there are five colours beside grey
@@ -96,8 +96,17 @@ class EvaluationView:
 
     @property
     def unit(self) -> str:
-        """What the samples are called: images, texts, samples."""
-        return self.about.unit or "samples"
+        """What the samples are called: images, texts, samples; weighted ones say so."""
+        unit = self.about.unit or "samples"
+        return unit if self.about.weighted_by is None else f"weighted {unit}"
+
+    @property
+    def weights_note(self) -> str:
+        """A sentence on the weights of the samples, where they differ."""
+        by, worth = self.about.weighted_by, self.about.effective_samples
+        if by is None or worth is None:
+            return ""
+        return f"Samples are weighted by {by}: they are worth {count(worth)} samples of equal weight."
 
     @cached_property
     def n(self) -> int:

@@ -115,6 +115,8 @@ def fit(
     options = {**method.options, **method.checked(options)}
     check_range(coverage, "coverage", 0, 1, low_open=True, high_open=True)
     _check_predictions(predictions)
+    if weights is None:
+        predictions.need_unweighted("a fit of prediction sets without weights= (likelihood ratios)")
     if weights is not None and by is not None:
         raise InputError(f"weights make no promise by group, got by='{by}' too; leave one of them out")
     if clusters is not None and by != "cluster":

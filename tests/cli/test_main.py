@@ -1,4 +1,6 @@
 import argparse
+import contextlib
+import os
 import re
 import subprocess
 import sys
@@ -6,6 +8,7 @@ from importlib import import_module
 
 import pytest
 
+import confide.__main__
 from confide.checks import InputError
 from confide.cli.completion import whole_parser
 from confide.cli.doctor import BRINGS, requirements
@@ -97,6 +100,18 @@ def test_doctor_knows_every_extra():
     assert set(needed) - {"", "dev", "slow"} == set(BRINGS)
     assert "torch" in needed[""]
     assert set(needed["explore"]) == {"fastapi", "uvicorn", "duckdb"}
+
+
+def test_threads_that_wait_do_not_spin(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["confide", "--version"])
+    for before, after in ((None, "PASSIVE"), ("ACTIVE", "ACTIVE")):
+        monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+        if before:
+            monkeypatch.setenv("OMP_WAIT_POLICY", before)
+        with contextlib.suppress(SystemExit):
+            confide.__main__.main()
+        assert os.environ["OMP_WAIT_POLICY"] == after
+    monkeypatch.undo()
 
 
 def test_doctor_ends_with_the_line_that_mends(monkeypatch, capsys):

@@ -262,3 +262,21 @@ def test_without_the_usual_extractor_pixels_are_named_and_its_folder_stays_free(
     assert "efficientnet_lite_pytorch" in error
     assert error.rstrip().endswith("features 'pixels' need nothing, and tell less")
     assert main(["score", "photos", "--features", "pixels", "--gallery", "none"]) == 0
+
+
+def test_predictions_alone_are_judged_without_data(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    truth = np.arange(300) % 3
+    draw = np.random.default_rng(0)
+    logits = 60 * np.eye(3)[truth] + draw.normal(size=(300, 3))
+    labels = truth.copy()
+    labels[:6] = (labels[:6] + 1) % 3
+    np.savez("out-of-fold.npz", logits=logits, labels=labels)
+    command = ["score", "--predictions", "out-of-fold.npz", "--find-label-errors", "suspects.csv"]
+    assert main(command) == 0
+    assert "labels: 6 labels look wrong" in capsys.readouterr().out
+    suspects, _ = formats.read_table("suspects.csv")
+    assert set(suspects["id"].tolist()) == set(range(6))
+    assert main([*command, "--method", "rmd"]) == 1
+    assert "give DATA beside --predictions" in capsys.readouterr().err
+    assert main(["score"]) == 1

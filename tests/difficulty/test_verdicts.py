@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from PIL import Image, ImageFilter
 
 from confide import Predictions, difficulty
 from confide.checks import InputError
@@ -133,3 +134,90 @@ def test_more_dimensions_than_samples_still_find_wrong_labels():
     labels = truth.copy()
     labels[:5] = (truth[:5] + 1) % 3
     assert set(np.argsort(-label_fit(rows, labels).suspicion)[:5]) == set(range(5))
+
+
+@pytest.fixture
+def overlapping():
+    """Four classes that overlap: one sample in fifteen lies nearer to another class; no label is wrong."""
+    draw = np.random.default_rng(2)
+    truth = draw.integers(0, 4, 2000)
+    return (2.8 * np.eye(4, 6)[truth] + draw.normal(size=(2000, 6))).astype(np.float32), truth
+
+
+def test_no_label_is_called_wrong_where_none_is(overlapping):
+    rows, labels = overlapping
+    found = difficulty.verdicts(rows, labels)
+    assert found.evidence.disagreeing > 100
+    assert len(found.suspects()) == 0
+    assert "cannot tell wrong labels from hard samples" in str(found.evidence)
+
+
+def test_the_list_of_wrong_labels_keeps_its_false_discovery_rate(overlapping):
+    rows, truth = overlapping
+    draw = np.random.default_rng(3)
+    wrong = draw.random(2000) < 0.1
+    labels = np.where(wrong, (truth + draw.integers(1, 4, 2000)) % 4, truth)
+    for rate in (0.2, 0.4):
+        found = difficulty.verdicts(rows, labels, max_fdr=rate)
+        listed = found.suspects()
+        assert found.evidence.false_discovery_rate <= rate
+        assert (~wrong[listed]).mean() <= rate
+        assert len(listed) > 20
+    assert f"{len(listed)} labels look wrong" in str(found.evidence)
+
+
+def test_features_that_know_nothing_of_the_labels_say_so(noisy):
+    _, labels, _ = noisy
+    found = difficulty.verdicts(np.random.default_rng(0).normal(size=(1000, 10)), labels)
+    assert len(found.suspects()) == 0
+    assert str(found.evidence).startswith("these features cannot tell wrong labels")
+
+
+def test_predictions_alone_are_enough(overlapping):
+    rows, truth = overlapping
+    wrong = np.arange(2000) < 200
+    labels = np.where(wrong, (truth + np.random.default_rng(4).integers(1, 4, 2000)) % 4, truth)
+    logits = torch.from_numpy(2.8 * rows[:, :4].astype(np.float64))  # the true posterior
+    found = difficulty.verdicts(predictions=Predictions(logits, torch.from_numpy(labels)))
+    assert len(found.suspects()) > 40
+    assert wrong[found.suspects()].mean() > 0.8
+    assert not (found.verdict == "atypical").any()
+    with pytest.raises(InputError, match="features or out-of-fold predictions"):
+        difficulty.verdicts(labels=labels)
+
+
+@pytest.fixture(scope="module")
+def pictures():
+    """Sharp pictures with edges and grain, 120 of them, RGB."""
+    draw = np.random.default_rng(0)
+    blocks = draw.integers(30, 220, (120, 3, 8, 8)).repeat(4, axis=2).repeat(4, axis=3)
+    return (blocks + 6 * draw.normal(size=blocks.shape)).clip(0, 255).astype(np.uint8)
+
+
+def test_blurred_pictures_are_found(pictures):
+    images = [Image.fromarray(pixels.transpose(1, 2, 0)) for pixels in pictures]
+    blurred = [image.filter(ImageFilter.GaussianBlur(1.5)) for image in images[:36]]
+    flags = quality_flags(blurred + images[36:], 120)
+    assert (flags[:36] == "blurred").all()
+    assert (flags[36:] == "").all()
+
+
+def test_colours_of_one_brightness_are_not_constant(pictures):
+    striped = pictures.copy()
+    striped[0] = 0
+    striped[0, 0, :, ::2], striped[0, 1, :, 1::2] = 200, 200  # red and green, equally bright
+    striped[1] = np.array([200, 0, 0], dtype=np.uint8)[:, None, None]  # red all over
+    flags = quality_flags(striped, 120)
+    assert flags[0] != "constant"
+    assert flags[1] == "constant"
+
+
+def test_a_picture_and_its_array_get_one_answer(pictures):
+    damaged = pictures.copy()
+    damaged[:4] = damaged[:4] // 100
+    damaged[4:8] = np.random.default_rng(1).integers(0, 256, damaged[4:8].shape)
+    files = [Image.fromarray(pixels.transpose(1, 2, 0)) for pixels in damaged]
+    flags = quality_flags(damaged, 120)
+    assert (flags[:8] != "").all()
+    assert quality_flags(files, 120).tolist() == flags.tolist()
+    assert quality_flags(damaged.transpose(0, 2, 3, 1), 120).tolist() == flags.tolist()

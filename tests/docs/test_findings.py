@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_every_table_is_made_from_what_is_kept():
-    page = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+    page = (ROOT / "benchmarks" / "results" / "findings.md").read_text(encoding="utf-8")
     for name, make in (
         ("trials", write.trials_table),
         ("rule", write.rule_text),
@@ -159,7 +159,7 @@ def test_what_is_said_of_the_recipe_is_what_its_cells_hold():
         paths = sorted((ROOT / "benchmarks/results/lite/cells").glob(f"{dataset}-resnet18-{method}-s*.json"))
         return float(np.mean([write.files.read_json(path)[place][stage][word] for path in paths]))
 
-    page = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+    page = (ROOT / "benchmarks" / "results" / "findings.md").read_text(encoding="utf-8")
     raw, banded = "raw", "temperature_by_difficulty"
     assert f"with every seed (ECE {100 * mean('cifar10', raw, 'ece_mass'):.2f} %;" in page
     others, _ = write.files.read_table(ROOT / "benchmarks/results/papers/by-difficulty.parquet")
@@ -200,7 +200,7 @@ def test_what_is_said_of_the_rounds_is_what_they_hold():
     import numpy as np
 
     rows, _ = write.kept_rows()
-    page = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+    page = (ROOT / "benchmarks" / "results" / "findings.md").read_text(encoding="utf-8")
     first = [row for (turn, _), row in rows.items() if turn == 1]
     words = {"temperature": "temperature", "ensemble_temperature": "ensemble temperature", "none": "none"}
     for word, name in (words | {"spline": "spline", "isotonic": "isotonic"}).items():
@@ -232,7 +232,7 @@ def test_what_is_said_of_bands_embedded_images_and_pixels_is_what_is_kept():
 
     import numpy as np
 
-    page = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+    page = (ROOT / "benchmarks" / "results" / "findings.md").read_text(encoding="utf-8")
     kept = [
         one
         for folder in ("tuning", "settled")
@@ -266,7 +266,7 @@ def test_what_is_said_of_bands_embedded_images_and_pixels_is_what_is_kept():
 def test_what_is_said_of_a_temperature_by_difficulty_is_what_its_table_holds():
     from confide import files
 
-    page = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+    page = (ROOT / "benchmarks" / "results" / "findings.md").read_text(encoding="utf-8")
     table, _ = files.read_table(ROOT / "benchmarks" / "results" / "papers" / "by-difficulty.parquet")
 
     def mean(method: str, quantity: str) -> float:
@@ -292,7 +292,7 @@ def test_what_is_said_of_the_cells_is_what_they_hold():
 
     from benchmarks.findings.cells import read_cells
 
-    page = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+    page = (ROOT / "benchmarks" / "results" / "findings.md").read_text(encoding="utf-8")
     cells = read_cells(ROOT / "benchmarks" / "results" / "lite")
     accuracy = {
         name: 100 * np.mean([one["measured"]["raw"]["accuracy"] for one in some.values()])

@@ -61,7 +61,7 @@ def test_the_example_of_a_kind_of_predictions_prints_what_its_page_says(page, mo
     assert capsys.readouterr().out.splitlines() == re.findall(r"^# (.*)$", block, re.M)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/metrics.md"])
+@pytest.mark.parametrize("page", ["docs/methods.md", "docs/metrics.md"])
 def test_the_tables_of_methods_are_those_of_the_registries(page):
     tool = runpy.run_path(str(ROOT / "tools/write_method_table.py"))
     text = (ROOT / page).read_text(encoding="utf-8")

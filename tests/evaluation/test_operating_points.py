@@ -10,7 +10,7 @@ import confide
 from confide import Predictions
 from confide.checks import InputError
 from confide.evaluation import OperatingPoint, observed
-from confide.evaluation.operating_points import bounded
+from confide.evaluation.operating_points import Outcomes
 from confide.evaluation.risks import candidates
 from confide.numerics.binomial import upper_bound
 
@@ -70,7 +70,7 @@ def test_the_reason_for_no_threshold_is_the_true_one(golden):
     # 1000 samples are enough for a risk of 0.1 (29 without errors); the first five per cent hold an error too many
     point = confide.operating_point(golden, risk=0.1)
     scores, wrong = golden.facts.sureness(), ~golden.facts.correct.numpy()
-    first = bounded(scores, wrong, candidates(scores)[0], 0.05)
+    first = Outcomes(scores, wrong, None).at(candidates(scores)[0], 0.05)
     assert f"{first.errors} errors among {first.accepted} accepted (risk at most {first.bound:.3g})" in point.note
     assert "'fallback' would accept 15.0%" in point.note
     assert "of 19 coverages none shows so low a risk" in confide.operating_point(golden, risk=0.03).note
@@ -79,7 +79,8 @@ def test_the_reason_for_no_threshold_is_the_true_one(golden):
 
 def test_ties_are_never_split():
     score = np.repeat([0.9, 0.5], 50)
-    found = [bounded(score, np.zeros(100, dtype=bool), threshold, 0.05) for threshold in candidates(score)]
+    outcomes = Outcomes(score, np.zeros(100, dtype=bool), None)
+    found = [outcomes.at(threshold, 0.05) for threshold in candidates(score)]
     assert [(b.threshold, b.accepted) for b in found] == [(0.9, 50), (0.5, 100)]
 
 

@@ -171,15 +171,13 @@ def test_when_nothing_fits_the_blamed_filter_is_a_button(look, client):
     wait_for_count(page, client.get("find", split="test", outcome="wrong")["count"])
 
 
-def test_an_address_that_means_nothing_is_said_and_left_behind(look, client):
-    page = look(client, "?split=test")
-    page.goto(f"http://127.0.0.1:{client.port}/?nonsense=1")
-    page.locator("[data-notice=error]").wait_for()
-    assert "there is no column 'nonsense'" in page.locator("#notices").inner_text()
-    page.get_by_role("button", name="Show everything").click()
-    wait_for_count(page, 180)
-    page.locator("[data-notice=error]").wait_for(state="detached")
-    page.complaints[:] = [c for c in page.complaints if "400" not in c]
+def test_wrong_parts_of_a_link_are_left_out_and_said_and_the_rest_is_shown(look, client):
+    page = look(client, "?split=test&nonsense=1&outcome=wrong&label=99&sort=colour")
+    wait_for_count(page, client.get("find", split="test", outcome="wrong")["count"])
+    words = page.locator("[data-notice=dropped]").inner_text()
+    assert all(word in words for word in ("no column 'nonsense'", "below 4, got '99'", "sort must be"))
+    assert page.url.endswith("/?split=test&outcome=wrong")
+    assert page.locator(".chip").all_inner_texts() == ["split test ×", "wrong ×"]
 
 
 def test_missing_pictures_leave_the_rows(look, serve, run_folder):

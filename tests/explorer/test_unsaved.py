@@ -29,7 +29,7 @@ def test_what_could_not_be_sent_is_kept_said_and_sent_again(look, client, run_fo
     page.keyboard.type("in a tunnel")
     page.locator("[data-notice=unsaved]", has_text="2 changes are not saved yet").wait_for()
     assert page.locator("#drawer [data-tag=drop]").get_attribute("aria-pressed") == "false"
-    assert page.locator("#drawer .state").inner_text() == "Not saved yet."
+    assert page.locator("#drawer .state").inner_text() == "Not saved yet: drop, note."
     page.unroute("**/api/**")
     wait_for_tags(page, run_folder, [("drop", None, "in a tunnel")])
     page.wait_for_selector("#drawer [data-tag=drop][aria-pressed=true]")

@@ -209,9 +209,9 @@ def test_sweep_errors(case):
     for norm in (1, 2):
         close(metrics.sweep_ece(predictions, norm=norm), wanted[f"em_norm{norm}"])
         close(metrics.sweep_ece(predictions, binning="width", norm=norm), wanted[f"ew_norm{norm}"])
-    sure, hit = View(metric_samples(predictions)).top()
+    top = View(metric_samples(predictions)).top()
     for binning, key in (("mass", "em_nbins"), ("width", "ew_nbins")):
-        assert most_bins(sure, hit, binning) == int(wanted[key])
+        assert most_bins(top, binning) == int(wanted[key])
 
 
 @pytest.mark.parametrize("name", ["A", "B"])

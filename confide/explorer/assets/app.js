@@ -7,10 +7,13 @@ import { Grid } from "./grid.js";
 import * as net from "./net.js";
 import * as outbox from "./outbox.js";
 import * as rail from "./rail.js";
+import * as selection from "./selection.js";
 import * as state from "./state.js";
+import * as toast from "./toast.js";
+import * as why from "./why.js";
 
 let about, grid, columns = {}, found = null, asked = 0, abort = null;
-const SORTS = [["-difficulty", "hardest first"], ["difficulty", "easiest first"], ["confidence", "least confident"], ["-confidence", "most confident"], ["trust", "least trusted"], ["-trust", "most trusted"], ["-loss", "largest loss"], ["loss", "smallest loss"]];
+const SORTS = [["-difficulty", "hardest first"], ["difficulty", "easiest first"], ["confidence", "least confident"], ["-confidence", "most confident"], ["trust", "least trusted"], ["-trust", "most trusted"], ["-loss", "largest loss"], ["loss", "smallest loss"], ["-changes", "changed most often"]];
 
 async function start() {
   theme();
@@ -23,10 +26,16 @@ async function start() {
   grid.onStale = tagsChanged;
   grid.walk = (by) => drawer.isOpen() && (drawer.step(by), true);
   drawer.prepare(about, grid, complain);
+  toast.prepare(() => follow());
+  selection.prepare(grid, () => follow(), complain);
+  why.prepare(about, complain, (row) => drawer.show(row, null));
   chrome();
+  await tidy();
   state.watch(changed);
   document.addEventListener("columns", () => refresh(true));
-  document.addEventListener("tagged", tagsChanged);
+  document.addEventListener("tagged", (e) => { if (e.detail === version + 1) version = e.detail; tagsChanged(); });
+  version = about.tags_version;
+  setInterval(() => { if (!document.hidden && !net.isLost()) follow(); }, FOLLOW);
   document.addEventListener("unsaved", unsaved);
   net.on("lost", () => { lost(); unsaved(); });
   net.on("found", () => { notice("lost", null); unsaved(); grid.again(); refresh(true); if (!drawer.isOpen()) openFromAddress(); });
@@ -35,6 +44,31 @@ async function start() {
   await refresh();
   await openFromAddress();
   view();
+}
+
+async function tidy() {
+  // Of a link that says more than there is here, the rest is shown.
+  if (!state.filters().length && !["model", "stage", "sort", "with"].some(state.one)) return;
+  const { kept, dropped } = await net.get("check", state.query());
+  if (!dropped.length) return;
+  state.keep(kept);
+  const close = el("button", { type: "button", class: "lnk", onclick: () => notice("dropped", null) }, "All right");
+  notice("dropped", el("p", {}, el("b", {}, dropped.length === 1 ? "A part of the link was left out: " : "Parts of the link were left out: "), dropped.join("; "), ". ", close));
+}
+
+const FOLLOW = 3000; // ms between questions whether someone else has tagged
+let version = 0, following = false;
+async function follow() {
+  if (following) return;
+  following = true;
+  try {
+    const found = await net.get("changes", `since=${version}`);
+    if (found.version === version) return;
+    version = found.version;
+    if (found.rows) found.rows.forEach(([row, kind]) => grid.retag(row, kind)); else grid.show(grid.count, true);
+    drawer.changedElsewhere(found.rows && found.rows.map(([row]) => row)).catch(complain);
+    tagsChanged();
+  } catch (error) { complain(error); } finally { following = false; }
 }
 
 async function settleKind() {
@@ -96,7 +130,7 @@ async function refresh(keepPlace) {
   abort = new AbortController();
   asking = true; dirty = false;
   try {
-    const query = state.query(), answer = await net.get("find", state.query(["view", "sample"], rail.openColumns()), abort.signal);
+    const query = state.query(), answer = await net.get("find", state.query(state.ASIDE, rail.openColumns()), abort.signal);
     if (mine !== asked) return false;
     found = answer;
     keepPlace = keepPlace && grid.query === query;
@@ -130,6 +164,8 @@ function show(keepPlace) {
   const place = [...$("chips").children].indexOf(document.activeElement);
   chips();
   rail.show(about, columns, found);
+  why.show(columns);
+  selection.draw();
   nothing();
   if (!keepPlace || grid.count !== found.count || state.values("tag").length) grid.show(found.count, keepPlace);
   if (chipped && (document.activeElement === document.body || !document.activeElement.checkVisibility())) ($("chips").children[Math.min(Math.max(place, 0), $("chips").children.length - 1)] || $("count")).focus();
@@ -142,6 +178,9 @@ function chipWords(key, value) {
   if (key === "disagree") return "models disagree";
   if (key === "cells") { const a = state.one("model") || Object.keys(about.models)[0], b = state.one("with"); return { rr: "both right", rw: `only ${a} right`, wr: `only ${b} right`, ww: "both wrong" }[value] || value; }
   if (key === "outcome") return value;
+  if (key === "lasso") return "lassoed on the map";
+  if (key === "other") return `${state.one("with")} ${rail.rangeWords("confidence", value, columns.confidence)} sure`;
+  if (key === "surer") return `${value.startsWith("..") ? state.one("model") || Object.keys(about.models)[0] : state.one("with")} surer by ${Math.round(100 * Math.abs(parseFloat(value.replace("..", ""))))} points`;
   if (!column) return `${key} ${value}`;
   if (column.kind === "number") return `${column.title.toLowerCase()} ${rail.rangeWords(key, value, column)}`;
   const facet = found.facets[key], name = facet && facet.values.find((v) => v.value === value);
@@ -169,7 +208,7 @@ function nothing() {
 
 function footer(first, last, rows) {
   const key_of = (...names) => names.flatMap((name) => [el("kbd", {}, name), " "]);
-  const move = el("span", { class: "keys" }, key_of("←", "→"), "move, ", key_of("Enter"), "opens, ", key_of("R", "D", "K"), "tag.");
+  const move = el("span", { class: "keys" }, key_of("←", "→"), "move, ", key_of("Enter"), "opens, ", key_of("R", "D", "K"), "tag, ", key_of("Ctrl Z"), "takes back.");
   const title = columns[grid.sort] ? columns[grid.sort].title.toLowerCase() : "";
   const key = `${first} ${last} ${rows} ${title}`;
   if ($("foot").dataset.key === key) return;
@@ -179,10 +218,18 @@ function footer(first, last, rows) {
   $("foot").replaceChildren(`Rows ${whole(first)} to ${whole(Math.max(first, last))} of ${whole(rows)}. `, ...legend, move);
 }
 
-function changed(keys) {
-  if (keys.length === 1 && keys[0] === "sample") return;
-  if (keys.some((k) => !["view", "sample"].includes(k))) refresh().then((shown) => { if (shown && keys.some((k) => ["model", "stage"].includes(k))) drawer.reload(); });
+function changed(keys, back = false) {
+  // By a step back or forward the open sample changes too; otherwise it changes the address itself.
+  const reopen = back && keys.includes("sample");
+  if (keys.length === 1 && keys[0] === "sample" && !back) return;
+  if (keys.some((k) => !state.ASIDE.includes(k))) refresh().then((shown) => { if (reopen) sampleOfAddress(); else if (shown && keys.some((k) => ["model", "stage"].includes(k))) drawer.reload(); });
+  else if (reopen) sampleOfAddress();
+  if (keys.every((k) => state.ASIDE.includes(k)) && keys.some((k) => ["panel", "colour"].includes(k))) why.show();
   view();
+}
+
+function sampleOfAddress() {
+  if (state.one("sample")) openFromAddress(true); else if (drawer.isOpen()) drawer.close();
 }
 
 function view() {
@@ -200,14 +247,14 @@ function open(position, row) {
   if (row !== undefined) drawer.show(+row, position); else drawer.open(position);
 }
 
-async function openFromAddress() {
+async function openFromAddress(anyway = false) {
   const sample = state.one("sample");
   if (!sample) return;
   const [split, ...rest] = sample.split("/");
   const more = [["split", split], ["id", rest.join("/")], ...state.values("split").map((s) => ["in", s])];
   try {
-    const place = await net.get("locate", state.query(["view", "sample", "split"], more));
-    if (!drawer.isOpen()) await drawer.show(place.row, place.position); // unless one was opened meanwhile
+    const place = await net.get("locate", state.query([...state.ASIDE, "split"], more));
+    if (anyway ? state.one("sample") === sample : !drawer.isOpen()) await drawer.show(place.row, place.position); // unless one was opened meanwhile
   } catch (error) { complain(error); }
 }
 

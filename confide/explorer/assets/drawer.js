@@ -1,10 +1,13 @@
 // The drawer: one sample, its tags first.
 import { $, dataTable, el, missing, number, percent, shown, svg, when, whole } from "./dom.js";
+import * as net from "./net.js";
 import { get } from "./net.js";
 import * as outbox from "./outbox.js";
 import { looks } from "./rail.js";
 import * as state from "./state.js";
 import * as tagging from "./tagging.js";
+import * as toast from "./toast.js";
+import * as zoom from "./zoom.js";
 
 const KEYS = { r: "relabel", d: "drop", k: "keep" };
 const SHOWN = ["difficulty", "confidence", "trust", "loss"];
@@ -12,17 +15,23 @@ let about, grid, complain, classes = null;
 let now = null; // the sample that is shown
 let target = null; // the sample that was asked for last: keys mean it, also while its answer is on the way
 let letters = null; // typed for the note of a sample that is not shown yet
+let failed = null; // the sample that was asked for and cannot be loaded
+const ahead = new Map(); // answers about samples beside the one shown, by question
 
 export function prepare(known, theGrid, complains) {
   about = known; grid = theGrid; complain = complains;
   for (const leaving of ["beforeunload", "pagehide"]) addEventListener(leaving, () => { endNote(); tagging.sendNote(); });
-  outbox.prepare(() => { document.dispatchEvent(new CustomEvent("unsaved")); if (now) tagging.update(now); }, tagged);
+  outbox.prepare(() => { document.dispatchEvent(new CustomEvent("unsaved")); if (now) tagging.update(now); waiting(); }, tagged);
+  net.on("lost", waiting);
+  net.on("found", () => { if (failed) again(); });
   document.addEventListener("keydown", (e) => {
     if (!target || $("mainv").hidden || $("dialog").open) return; // no sample is in sight
     if (e.target.closest("input, select, textarea, dialog, [role=slider]") || e.ctrlKey || e.metaKey || e.altKey) return;
     if (letters !== null) { hear(e); return; }
     const key = e.key.toLowerCase();
-    if (KEYS[key]) { e.preventDefault(); if (!e.repeat) tagging.act(target, KEYS[key]); } // held down is pressed once
+    if ((KEYS[key] || key === "n" || key === "a" || e.key.startsWith("Arrow")) && isBlocked()) { e.preventDefault(); e.stopPropagation(); waiting(); return; }
+    if (key === "a" && !e.repeat) { e.preventDefault(); if (!tagging.accept(target)) toast.say("No other class is suggested for this sample."); }
+    else if (KEYS[key]) { e.preventDefault(); if (!e.repeat) tagging.act(target, KEYS[key]); } // held down is pressed once
     else if (key === "n") { e.preventDefault(); if (target === now) tagging.writeNote(); else letters = ""; }
     else if (e.key === "Escape") close();
     else if ((e.key === "ArrowLeft" || e.key === "ArrowRight") && !e.target.closest("#grid")) { e.preventDefault(); step(e.key === "ArrowLeft" ? -1 : 1); }
@@ -48,9 +57,78 @@ function endNote() {
   if (typed && target) outbox.push(target, (sample) => ({ note: sample.note + typed }));
 }
 
-function tagged(held, kind) {
-  grid.retag(held.row, kind);
-  document.dispatchEvent(new CustomEvent("tagged"));
+function tagged(held, answer) {
+  forget(held.row);
+  grid.retag(held.row, answer.kind);
+  toast.changed(`${held.sample.id}: ${answer.tag ? answer.tag + (answer.new_label ? ` to ${answer.new_label}` : "") : answer.note ? "a note" : "no tag"}.`, answer.undo);
+  document.dispatchEvent(new CustomEvent("tagged", { detail: answer.version }));
+}
+
+// A sample that was asked for and is not here: its keys wait for it while it comes, and are refused when it cannot.
+const isBlocked = () => target !== now && (failed === target || net.isLost());
+
+function waiting() {
+  const drawer = $("drawer"), line = drawer.querySelector(".coming");
+  if (!line || !now) return;
+  const away = target !== null && target !== now;
+  drawer.classList.toggle("away", away);
+  line.hidden = !away;
+  if (!away) return;
+  const stay = el("button", { type: "button", class: "lnk", onclick: () => { failed = null; endNote(); target = now; waiting(); } }, `Stay with ${now.sample.id}`);
+  if (isBlocked()) line.replaceChildren(el("b", {}, "The sample you stepped to cannot be loaded. "), `Keys do nothing until it is here; what you see is still ${now.sample.id}. `, stay);
+  else { const words = outbox.pending(target); line.replaceChildren(words ? `The next sample is loading; for it: ${words}.` : "The next sample is loading."); }
+}
+
+function again() {
+  // The connection is back: what was asked for is asked for again.
+  const held = failed;
+  failed = null;
+  if (target !== held) return;
+  draw(held).catch((error) => fail(held, error));
+}
+
+function fail(held, error) {
+  if (target !== held) return;
+  if (now) failed = held; else { endNote(); target = null; }
+  waiting();
+  complain(error);
+}
+
+function fetchSample(query, row) {
+  if (!ahead.has(query)) {
+    const answer = get("sample", query);
+    ahead.set(query, { row, answer });
+    answer.catch(() => ahead.delete(query));
+    while (ahead.size > 8) ahead.delete(ahead.keys().next().value);
+  }
+  return ahead.get(query).answer;
+}
+
+export function forget(row) {
+  for (const [query, entry] of ahead) if (row === undefined || entry.row === row) ahead.delete(query);
+}
+
+const question = (row) => state.query([...state.ASIDE, "sort"], [["row", row]]);
+
+function lookAhead(held) {
+  // The samples beside it, so that a step shows them at once, also when the server is gone.
+  for (const by of [1, -1]) {
+    const at = held.before === null ? null : beside(held, by), cell = at === null ? null : grid.known(at);
+    if (!cell) continue;
+    fetchSample(question(cell.row), cell.row).catch(() => {});
+    if (about.kind === "image") new Image().src = `/api/picture?row=${cell.row}`;
+  }
+}
+
+export async function changedElsewhere(rows) {
+  // Someone else tagged the open sample, or one beside it.
+  if (rows) rows.forEach((row) => forget(row)); else forget();
+  const held = now;
+  if (!held || (rows && !rows.includes(held.row)) || outbox.isBusy(held.row)) return;
+  const fresh = await get("sample", held.query);
+  if (now !== held || outbox.isBusy(held.row)) return;
+  outbox.take(held.sample, fresh);
+  tagging.update(held);
 }
 
 export const isOpen = () => target !== null;
@@ -58,7 +136,7 @@ export const forgetNames = () => { classes = null; };
 
 export function close() {
   endNote(); tagging.sendNote();
-  now = target = null;
+  now = target = failed = null;
   $("drawer").hidden = true;
   document.querySelector(".mainv").classList.remove("open");
   grid.select(-1);
@@ -80,12 +158,14 @@ function move(find) {
   held.ready = once(async () => {
     await held.place();
     await outbox.before(held); // a sample come back to shows what was just said of it
-    held.query = state.query(["view", "sample", "sort"], [["row", held.row]]);
-    held.sample = await get("sample", held.query);
+    held.query = question(held.row);
+    held.sample = { ...(await fetchSample(held.query, held.row)) };
     return held.sample;
   });
   target = held;
-  return draw(held).catch((error) => { if (target === held) { endNote(); target = now; } complain(error); });
+  failed = null;
+  setTimeout(waiting, 250); // not for what comes at once
+  return draw(held).catch((error) => fail(held, error));
 }
 
 export function show(row, position) {
@@ -100,6 +180,7 @@ export function open(position) {
 
 export function step(by) {
   const from = target;
+  if (isBlocked()) { waiting(); return; }
   if (!from || from.before === null || (from === now && from.generation === grid.generation && beside(from, by) === null)) return;
   move(async () => {
     await from.place();
@@ -137,7 +218,7 @@ async function find(position, from = { row: -1 }) {
 async function locate(held) {
   const { generation } = grid, { split, id } = await held.ready();
   const more = [["split", split], ["id", id], ...state.values("split").map((s) => ["in", s])];
-  const found = await get("locate", state.query(["view", "sample", "split"], more));
+  const found = await get("locate", state.query([...state.ASIDE, "split"], more));
   Object.assign(held, { before: found.before, inside: found.position !== null, generation });
 }
 
@@ -173,11 +254,13 @@ async function draw(held) {
   state.set({ sample: `${sample.split}/${sample.id}` });
   drawer.setAttribute("aria-label", `Sample ${sample.id}`);
   const near = section("Nearest in feature space"), parts = section("Score parts"), past = section("Over training");
-  drawer.replaceChildren(header(held), hero(sample), tagging.panel(held), top(sample), near, parts, past);
+  drawer.classList.remove("away");
+  drawer.replaceChildren(header(held), el("p", { class: "coming", role: "status", hidden: true }), hero(sample), tagging.panel(held), top(sample), near, parts, past);
   drawer.scrollTop = 0;
   if (letters !== null) { const typed = letters; letters = null; tagging.writeNote(typed); }
   else if (used && used === old && same) tagging.keepTyping(old, held);
   else if (used) (drawer.querySelector(`[data-hold="${used.dataset.hold}"]:not(:disabled)`) || drawer.querySelector("h2")).focus({ preventScroll: true });
+  lookAhead(held);
   fillLater(held, "neighbours", near, (found) => neighbours(found, sample));
   fillLater(held, "parts", parts, (found) => scoreParts(found, sample));
   fillLater(held, "history", past, (found) => overTime(found, sample));
@@ -189,7 +272,7 @@ async function fillLater(held, path, node, draw) {
   try {
     const found = await get(path, held.query);
     if (now === held) wait.replaceWith(...[draw(found)].flat());
-  } catch (error) { if (now === held) wait.replaceWith(el("p", { class: "sub" }, error.message)); }
+  } catch (error) { if (now === held) wait.replaceWith(el("p", { class: "sub" }, net.isGone(error) ? "Not loaded: the connection was lost." : error.message)); }
 }
 
 const section = (title) => el("section", {}, el("h3", {}, title));
@@ -217,8 +300,9 @@ function hero(sample) {
   if (sample.text !== null) return el("div", { class: "hero words-hero" }, el("blockquote", {}, sample.text), facts);
   if (!["image", "loading"].includes(about.kind)) return el("div", { class: "hero" }, facts);
   const image = el("img", { src: `/api/picture?row=${sample.row}`, alt: `Sample labelled ${sample.label ?? "nothing"}${sample.prediction === null ? "" : ", predicted " + sample.prediction}` });
-  image.addEventListener("error", () => image.replaceWith(el("div", { class: "empty" }, el("h3", {}, "Picture not found"), el("p", {}, el("span", { class: "mono" }, sample.id), " is here, but its picture is gone. Everything else about it is shown."))));
-  return el("div", { class: "hero" }, image, facts);
+  image.addEventListener("error", () => (image.closest("button") || image).replaceWith(el("div", { class: "empty" }, el("h3", {}, "Picture not found"), el("p", {}, el("span", { class: "mono" }, sample.id), " is here, but its picture is gone. Everything else about it is shown."))));
+  const look = el("button", { type: "button", class: "look", "aria-label": "Look at the picture closely", onclick: () => zoom.show(sample, image.alt) }, image);
+  return el("div", { class: "hero" }, look, facts);
 }
 
 function top(sample) {

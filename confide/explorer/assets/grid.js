@@ -28,9 +28,10 @@ export class Grid {
     this.generation = 0; // of the order: places of one mean nothing in another
     this.top = 0; this.lastTop = 0; this.lastTime = 0; this.fastUntil = 0;
     this.current = -1; this.focused = -1;
+    this.chosen = new Map(); // row -> place, of the samples to tag together
     this.box.addEventListener("scroll", () => this.scrolled(), { passive: true });
     new ResizeObserver(() => this.resize()).observe(this.box);
-    this.list.addEventListener("click", (e) => { const c = e.target.closest("button"); if (c && c.dataset.at) this.open(+c.dataset.at, c.dataset.row); });
+    this.list.addEventListener("click", (e) => { const c = e.target.closest("button"); if (!c || !c.dataset.at) return; if ((e.ctrlKey || e.metaKey || e.shiftKey) && c.dataset.row) this.choose(+c.dataset.at, e.shiftKey); else this.open(+c.dataset.at, c.dataset.row); });
     this.box.addEventListener("keydown", (e) => this.key(e));
     this.list.addEventListener("focusin", (e) => { const c = e.target.closest("button"); if (c && c.dataset.at) this.focused = +c.dataset.at; });
     this.list.addEventListener("error", (e) => { if (e.target.tagName === "IMG") this.noPicture(e.target); }, true);
@@ -119,17 +120,27 @@ export class Grid {
         this.cells.set(index, node);
         node.hidden = false;
         node.button.dataset.at = index;
+        node.setAttribute("aria-posinset", index + 1);
+        node.setAttribute("aria-setsize", this.count);
         this.put(index, node);
         node.filled = false;
       }
       if (!node.filled) this.fillCell(index, node, calm);
       if (!node.filled) this.unfilled++;
     }
+    if (calm) this.inOrder();
     if (calm) for (let b = Math.floor(first / BLOCK); b * BLOCK < last; b++) this.ask(b)?.catch(() => {});
     this.tabStop(first, last);
     this.comeBack();
     const footRow = Math.floor(this.top / this.rowHeight) + 1;
     this.onRows && this.onRows(footRow, Math.min(footRow + Math.floor(this.height / this.rowHeight) - 1, Math.ceil(this.count / this.columns)), Math.ceil(this.count / this.columns));
+  }
+
+  inOrder() {
+    // Cells are used again wherever they are needed: for who reads the page by ear they stand in their order.
+    const nodes = [...this.cells].sort((a, b) => a[0] - b[0]).map(([, node]) => node), held = nodes.findIndex((node) => node.button === document.activeElement);
+    if (held >= 0) { nodes[held].before(...nodes.slice(0, held)); nodes[held].after(...nodes.slice(held + 1)); return; } // moved itself it would lose the keyboard
+    if (nodes.some((node, k) => k && !(nodes[k - 1].compareDocumentPosition(node) & 4))) this.list.append(...nodes);
   }
 
   comeBack() {
@@ -205,6 +216,7 @@ export class Grid {
     node.tag.textContent = cell.tag || "";
     node.words.textContent = this.kind === "text" ? cell.text || "" : this.kind === "image" ? "" : cell.id;
     node.button.setAttribute("aria-label", describe(cell, this.sort));
+    this.showChosen(node);
     if (index === this.current) node.button.setAttribute("aria-current", "true"); else node.button.removeAttribute("aria-current");
     if (this.kind !== "image") { node.filled = true; return; }
     if (calm && !this.loading) {
@@ -251,6 +263,27 @@ export class Grid {
     return (generation === this.generation && this.blocks.get(number)?.[index % BLOCK]) || null;
   }
 
+  choose(index, upTo = false) {
+    // One more or one less; up to it, all that are loaded between the last chosen and it.
+    if (index === null) this.chosen.clear();
+    else {
+      const from = upTo && this.lastChosen !== undefined ? this.lastChosen : index, cells = [];
+      for (let at = Math.min(from, index); at <= Math.max(from, index); at++) { const cell = this.known(at); if (cell) cells.push([cell.row, at]); }
+      if (!upTo && cells.length && this.chosen.has(cells[0][0])) this.chosen.delete(cells[0][0]); else cells.forEach(([row, at]) => this.chosen.set(row, at));
+      this.lastChosen = index;
+    }
+    for (const node of this.cells.values()) this.showChosen(node);
+    this.onChosen && this.onChosen();
+  }
+
+  showChosen(node) {
+    const on = this.chosen.has(+node.button.dataset.row) && node.button.dataset.row !== undefined;
+    node.classList.toggle("chosen", on);
+    if (on) node.button.setAttribute("aria-pressed", "true"); else node.button.removeAttribute("aria-pressed");
+  }
+
+  known(index) { return this.blocks.get(Math.floor(index / BLOCK))?.[index % BLOCK] || null; } // without asking
+
   indexOf(row) {
     for (const [number, block] of this.blocks) { const at = block.findIndex((cell) => cell.row === row); if (at >= 0) return number * BLOCK + at; }
     return -1;
@@ -281,6 +314,7 @@ export class Grid {
 
   key(event) {
     const moves = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: this.columns, ArrowUp: -this.columns, Home: -Infinity, End: Infinity };
+    if (event.key.toLowerCase() === "x" && this.focused >= 0 && !event.ctrlKey && !event.metaKey) { event.preventDefault(); event.stopPropagation(); this.choose(this.focused, event.shiftKey); return; }
     if (!(event.key in moves)) return;
     event.preventDefault();
     if (this.walk(moves[event.key])) return; // with a sample open, walking shows the next one

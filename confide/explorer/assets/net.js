@@ -48,6 +48,6 @@ function retry() {
 async function answer(response) {
   const type = response.headers.get("content-type") || "";
   const content = type.includes("json") ? await response.json() : { error: await response.text() };
-  if (!response.ok) throw new Error(content.error || `The server answered ${response.status}.`);
+  if (!response.ok) throw Object.assign(new Error(content.error || `The server answered ${response.status}.`), { state: content.state });
   return content;
 }

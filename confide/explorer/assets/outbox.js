@@ -5,9 +5,13 @@ import * as net from "./net.js";
 const FLUSHED = 10; // so many at once does a browser carry when the page is left
 const waiting = []; // not yet on disk, oldest first; only the first is on its way
 const refused = new Map(); // what the server would not take, by sample: nothing that was typed is thrown away
+const written = new Map(); // what this page wrote last, by row
 let working = false, pushed = 0, tell = () => {}, saved = () => {};
 
 export const count = () => pushed;
+const FIELDS = ["action", "new_label", "note"];
+const known = (sample) => ({ action: sample.tag, new_label: sample.new_value, note: sample.note });
+export const pending = (row) => waiting.filter((e) => e.held.row === row || e.held === row).flatMap((e) => e.words).join(", ");
 export const isBusy = (row) => waiting.some((e) => e.held.row === row);
 export const refusal = (row) => [...refused.values()].find((r) => r.held.row === row);
 export const unsaved = () => waiting.length + refused.size;
@@ -22,11 +26,11 @@ export function prepare(onChange, onSaved) {
   });
 }
 
-export function push(held, change) {
+export function push(held, change, words = []) {
   // What is to change is decided from the sample as it is when all earlier changes are done.
   let finish;
   const done = new Promise((f) => { finish = f; });
-  waiting.push({ held, change, done, finish, number: pushed++, body: null, sent: false });
+  waiting.push({ held, change, words, done, finish, number: pushed++, body: null, sent: false });
   work();
   tell();
 }
@@ -50,15 +54,17 @@ async function work() {
     const entry = waiting[0], { held } = entry;
     try {
       const sample = await held.ready();
-      entry.body ??= { ...entry.change(sample), split: sample.split, id: sample.id };
+      entry.body ??= { ...entry.change(sample), split: sample.split, id: sample.id, seen: seen(known(sample), written.get(held.row)) };
       entry.sent = true;
       const answer = await net.put("tag", entry.body, "", "PATCH");
-      Object.assign(sample, { tag: answer.tag, new_label: answer.new_label, new_value: answer.new_value, note: answer.note, changed: answer.changed });
+      take(sample, answer);
+      written.set(held.row, known(sample));
       accepted(entry);
-      saved(held, answer.kind);
+      saved(held, answer);
     } catch (error) {
       entry.sent = false;
       if (net.isGone(error)) { tell(); await net.back(); continue; }
+      if (error.state && held.sample) take(held.sample, error.state); // someone else was quicker: what it is now is shown
       refuse(entry, error);
     }
     waiting.shift();
@@ -67,6 +73,11 @@ async function work() {
   }
   working = false;
 }
+
+// What was seen of a tag before it was changed: anything else there by now is someone else's, and is not overwritten.
+// What this page wrote itself is as good as seen, also where a sample was read before that.
+const seen = (...states) => Object.fromEntries(FIELDS.map((key) => [key, states.filter(Boolean).map((state) => state[key])]));
+export const take = (sample, state) => Object.assign(sample, { tag: state.tag, new_label: state.new_label, new_value: state.new_value, note: state.note, changed: state.changed });
 
 const name = (held) => (held.sample ? `${held.sample.split}/${held.sample.id}` : `row ${held.row}`);
 
@@ -78,8 +89,8 @@ function refuse(entry, error) {
 function accepted({ held, body }) {
   const old = refused.get(name(held));
   if (!old) return;
-  for (const key of ["action", "new_label", "note"]) if (key in body) delete old.body[key];
-  if (!["action", "new_label", "note"].some((key) => key in old.body)) refused.delete(name(held));
+  for (const key of FIELDS) if (key in body) delete old.body[key];
+  if (!FIELDS.some((key) => key in old.body)) refused.delete(name(held));
 }
 
 function sendAgain() {
@@ -94,16 +105,17 @@ function flush() {
   for (const entry of waiting) {
     const { held } = entry;
     if (!held.sample) continue;
-    if (!leaving.has(held.row)) leaving.set(held.row, { sample: { ...held.sample }, body: null });
+    if (!leaving.has(held.row)) leaving.set(held.row, { sample: { ...held.sample }, body: null, seen: seen(known(held.sample), written.get(held.row)) });
     const last = leaving.get(held.row);
     entry.body ??= { ...entry.change(last.sample), split: last.sample.split, id: last.sample.id };
     if ("action" in entry.body) last.sample.tag = entry.body.action;
     if ("note" in entry.body) last.sample.note = entry.body.note;
+    for (const key of FIELDS) if (key in entry.body) last.seen[key].push(entry.body[key]); // those before it may arrive first
     if (entry.sent) continue;
     // A new label goes with its own action only.
     last.body = { ...last.body, ...("action" in entry.body ? { new_label: undefined } : {}), ...entry.body };
   }
-  for (const { body } of leaving.values()) if (body) net.put("tag", body, "", "PATCH").catch(() => {});
+  for (const { body, seen: before } of leaving.values()) if (body) net.put("tag", { ...body, seen: before }, "", "PATCH").catch(() => {});
 }
 
 export function notice() {

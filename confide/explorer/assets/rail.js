@@ -18,8 +18,8 @@ export function show(about, columns, found) {
   if (!clear) {
     rail.append(el("div", { class: "rh" }, el("h2", {}, "Filters"), el("button", { type: "button", class: "lnk", id: "clear-filters", onclick: state.clear }, "Clear all")));
   }
-  const wanted = [];
-  for (const key of ["difficulty", "confidence", "trust", "loss"]) if (found.histograms[key]) wanted.push([key, () => brush(columns[key], found.histograms[key])]);
+  const wanted = [["presets", () => presets(about, columns)]];
+  for (const key of ["difficulty", "confidence", "trust", "loss", "changes"]) if (found.histograms[key]) wanted.push([key, () => brush(columns[key], found.histograms[key])]);
   if (found.facets.outcome) wanted.push(["outcome", () => outcome()]);
   for (const key of ["verdict", "label", "prediction"]) if (found.facets[key]) wanted.push([key, () => facet(columns[key], found.facets[key])]);
   if (Object.keys(about.splits).length > 1) wanted.push(["split", () => facet(columns.split, found.facets.split)]);
@@ -46,6 +46,18 @@ function goOn(used, part) {
   if (again && again.type === "search") again.value = used.value;
   (again || all[0] || $("clear-filters")).focus({ preventScroll: true });
   if (again && again.type === "search") again.setSelectionRange(used.selectionStart, used.selectionEnd);
+}
+
+function presets(about, columns) {
+  // Ready-made views of what goes wrong with confidence; each replaces the filters but the split.
+  const models = Object.keys(about.models), list = [];
+  if (columns.confidence && columns.outcome) list.push(["Confidently wrong", { outcome: "wrong", confidence: "0.9..", sort: "-confidence" }], ["Timidly right", { outcome: "right", confidence: "..0.5", sort: "confidence" }]);
+  if (about.mislabelled) list.push(["Mislabelled", { verdict: "wrong label" }]);
+  if (columns.changes) list.push(["Changed its mind", { changes: "1..", sort: "-changes" }]);
+  else if (models.length > 1 && columns.prediction) list.push(["Models disagree", { with: models.find((m) => m !== (state.one("model") || models[0])), disagree: "1" }]);
+  const plain = Object.fromEntries(state.filters().filter(([key]) => key !== "split").map(([key]) => [key, null]));
+  const button = ([title, filters]) => el("button", { type: "button", class: "chip", "data-focus": title, onclick: () => state.set({ ...plain, ...filters }) }, title);
+  return el("div", { class: list.length ? "flt presets" : "" }, list.length ? el("h3", {}, "Look at") : "", el("div", {}, list.map(button)));
 }
 
 function range(column) {

@@ -13,15 +13,24 @@ export function act(held, word) {
     const said = sample.top.classes ? sample.top.classes[0] : null;
     const guess = sample.suggested && sample.suggested.name !== sample.label ? sample.suggested.label : said && !said.own ? said.label : null;
     return { action: word, new_label: guess };
-  });
+  }, [word]);
 }
+
+export function accept(held) {
+  // The class that the scores suggest, in one key.
+  if (held.sample && !suggestion(held.sample)) return false;
+  outbox.push(held, (sample) => { const class_ = suggestion(sample); return class_ ? { action: "relabel", new_label: class_.label } : { note: sample.note }; }, ["suggestion"]);
+  return true;
+}
+
+const suggestion = (sample) => (sample.suggested && sample.suggested.name !== sample.label ? sample.suggested : null);
 
 export function sendNote() {
   if (!unsent) return;
   const { held, text, wait } = unsent;
   clearTimeout(wait);
   unsent = null;
-  outbox.push(held, () => ({ note: text }));
+  outbox.push(held, () => ({ note: text }), ["note"]);
 }
 
 export function panel(held) {
@@ -38,7 +47,7 @@ export function panel(held) {
   note.addEventListener("change", sendNote);
   const notes = el("button", { type: "button", "aria-pressed": String(Boolean(sample.note)), "data-hold": "notes", onclick: writeNote }, "Note ", el("kbd", {}, "N"));
   const line = el("p", { class: "saved", role: "status" }, el("span", { class: "to" }), el("span", { class: "state" }));
-  const box = el("section", {}, el("h3", {}, "Tag"), el("div", { class: "tags" }, button("relabel", "R"), button("drop", "D"), button("keep", "K"), notes), note, line);
+  const box = el("section", {}, el("h3", {}, "Tag"), el("div", { class: "tags" }, button("relabel", "R"), button("drop", "D"), button("keep", "K"), notes), suggestion(sample) ? el("button", { type: "button", class: "lnk accept", "data-hold": "accept", onclick: () => accept(held) }, `Relabel to the suggested ${suggestion(sample).name} `, el("kbd", {}, "A")) : null, note, line);
   update(held, box);
   return box;
 }
@@ -65,8 +74,8 @@ export function keepTyping(old, held) {
 
 export function update(held, box = $("drawer")) {
   // In place: a control that is being used must not be taken from under the hands.
-  const { sample } = held, used = document.activeElement, to = box.querySelector(".to"), note = box.querySelector("#note");
-  box.querySelectorAll("[data-tag]").forEach((b) => b.setAttribute("aria-pressed", String(b.dataset.tag === sample.tag)));
+  const { sample } = held, used = document.activeElement, waits = outbox.pending(held.row), to = box.querySelector(".to"), note = box.querySelector("#note");
+  box.querySelectorAll("[data-tag]").forEach((b) => { b.setAttribute("aria-pressed", String(b.dataset.tag === sample.tag)); b.classList.toggle("waits", waits.split(", ").includes(b.dataset.tag)); });
   box.querySelector("[data-hold=notes]").setAttribute("aria-pressed", String(Boolean(sample.note)));
   const mine = !outbox.isBusy(held.row) && !outbox.refusal(held.row) && !unsent;
   if (mine && note !== used && note.value.trim() !== sample.note) { note.value = sample.note; note.hidden = !sample.note; } // another tab's
@@ -84,7 +93,7 @@ function say(held, words) {
 function state(held) {
   const { sample } = held, kept = outbox.refusal(held.row);
   if (kept) return [el("span", { class: "pr" }, `Not saved. ${kept.error.message}`)];
-  if (outbox.isBusy(held.row)) return [isLost() ? "Not saved yet." : "Saving …"];
+  if (outbox.isBusy(held.row)) return [isLost() ? `Not saved yet: ${outbox.pending(held.row)}.` : `Saving ${outbox.pending(held.row)} …`];
   if (!sample.tag && !sample.note) return ["Not tagged."];
   const at = sample.changed ? new Date(sample.changed).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" }) : "";
   return [sample.tag && sample.tag !== "relabel" ? `Tagged ${sample.tag}. ` : "", `Saved ${at}.`];
@@ -94,7 +103,7 @@ const shownLabel = ({ sample, classes }) => (classes.length ? String(sample.new_
 
 function newLabel(held) {
   const { classes } = held;
-  const save = (label) => outbox.push(held, () => ({ action: "relabel", new_label: label }));
+  const save = (label) => outbox.push(held, () => ({ action: "relabel", new_label: label }), ["relabel"]);
   if (classes.length) {
     const pick = el("select", { "aria-label": "New label", "data-hold": "label", onchange: () => save(pick.value === "" ? null : +pick.value) }, el("option", { value: "" }, "choose a class"), classes.map((c) => el("option", { value: String(c.label) }, c.name)));
     pick.value = shownLabel(held);

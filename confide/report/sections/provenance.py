@@ -36,6 +36,7 @@ def provenance_section(view: EvaluationView) -> ProvenanceSection:
         ("Name", _words(about.title)),
         ("Runs", _words(about.runs)),
         ("Data", _data(about.data)),
+        ("Weights", view.weights_note),
         ("Seed", _words(about.seed)),
         ("Difficulty", _words(about.difficulty)),
         ("In focus", _words(about.focus)),

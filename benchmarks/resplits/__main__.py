@@ -1,0 +1,50 @@
+"""`python -m benchmarks.resplits VERB`: pack, train, collect, judge, travelling.
+
+On a machine with a GPU that takes some 30 MB at a time, CARRY holding two more pictures in every call:
+
+    python -m benchmarks.resplits pack cifar-10-batches-bin CARRY
+    ls STATE > CARRY/done.txt
+    python -m benchmarks.resplits train --cifar CARRY --packages CARRY --done CARRY/done.txt --state work \\
+        --out "$OUT" --corrupted --time-limit 520 --epochs 16
+    python -m benchmarks.resplits collect OUT STATE
+    python -m benchmarks.resplits judge STATE
+    python -m benchmarks.resplits travelling STATE
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from benchmarks.resplits import carry, judge, trainings, travelling
+
+RESULTS = Path("benchmarks/results/resplits")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.resplits", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    for verb, names in (("pack", ("source", "target")), ("collect", ("folder", "state"))):
+        own = verbs.add_parser(verb)
+        for name in names:
+            own.add_argument(name, type=Path)
+    trainings.configure(verbs.add_parser("train"))
+    for verb in ("judge", "travelling"):
+        own = verbs.add_parser(verb)
+        own.add_argument("state", type=Path)
+        own.add_argument("--out", type=Path, default=RESULTS)
+    args = parser.parse_args()
+    if args.verb == "pack":
+        carry.pack(args.source, args.target)
+    elif args.verb == "collect":
+        print(f"{carry.collect(args.folder, args.state)} files")
+    elif args.verb == "train":
+        trainings.run(args)
+    else:
+        {"judge": judge.run, "travelling": travelling.run}[args.verb](args.state, args.out)
+
+
+if __name__ == "__main__":
+    main()

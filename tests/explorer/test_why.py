@@ -1,0 +1,156 @@
+"""What the explorer says of confidence: of the rows that fit, of confused classes, slices, two models, and the map."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("duckdb", reason="duckdb is not installed (extra: explore)")
+
+from confide.explorer.reliability import _reliability
+from confide.predictions import Predictions
+
+
+def test_the_gap_of_the_rows_in_sight_is_that_of_the_evaluation(client, run_folder):
+    from confide import evaluate
+
+    whole = evaluate(Predictions.load(run_folder / "predictions" / "plain-test.parquet"))
+    found = client.get("reliability", split="test", stage="raw")["reliability"]
+    gap = whole.find("confidence_gap")
+    assert found["confidence"] - found["accuracy"] == pytest.approx(gap.value, abs=1e-6)
+    assert (found["low"], found["high"]) == pytest.approx((gap.low, gap.high), abs=1e-4)
+    assert sum(b["n"] for b in found["bins"]) == 80
+    assert found["risk"][-1][:2] == pytest.approx([1.0, 1 - found["accuracy"]])
+
+
+def test_rows_chosen_by_the_label_are_not_judged(client):
+    assert client.get("reliability", split="test", prediction="1")["reliability"]["verdict"] != "chosen"
+    for key, value in (("outcome", "right"), ("label", "1"), ("loss", "0.5.."), ("difficulty", "0..")):
+        assert client.get("reliability", split="test", **{key: value})["reliability"]["verdict"] == "chosen", key
+
+
+def test_calibrated_rows_are_called_wrong_in_five_per_cent_of_draws_at_most():
+    rng = np.random.default_rng(4)
+    claimed = 0
+    for _ in range(150):
+        sure = rng.beta(6, 1.5, 300)
+        claimed += _reliability(sure, (rng.random(300) < sure).astype(float), ()).verdict in ("over", "under")
+    assert claimed <= 15  # 5 % of 150 and 2.8 standard deviations
+    too_sure = _reliability(sure, (rng.random(300) < sure - 0.15).astype(float), ())
+    assert too_sure.verdict == "over"
+
+
+def test_confused_classes_are_counted_with_how_sure_they_are(client):
+    found = client.get("confusion", split="test", outcome="wrong", label="1")["confusion"]
+    cells = client.get("rows", split="test", outcome="wrong", **{"from": 0, "count": 240})["cells"]
+    pair = found["pairs"][0]
+    names = dict(found["classes"])
+    same = [c for c in cells if (c["label"], c["prediction"]) == (names[pair["label"]], names[pair["prediction"]])]
+    assert pair["count"] == len(same)
+    assert pair["confidence"] == pytest.approx(np.mean([c["confidence"] for c in same]), rel=1e-5)
+    assert found["wrong"] == len(cells) == sum(p["count"] for p in found["pairs"])
+
+
+def test_a_planted_slice_is_found_and_is_a_filter(serve, tmp_path):
+    rng = np.random.default_rng(0)
+    night, sure = rng.random(4000) < 0.1, rng.uniform(0.7, 1.0, 4000)
+    right = rng.random(4000) < sure - 0.3 * night
+    light = np.where(night, "night", "day")
+    Predictions.from_pairs(right, sure, light=light, size=rng.normal(size=4000)).save(tmp_path / "p.parquet")
+    client = serve(tmp_path / "p.parquet")
+    found = client.get("slices")["slices"]["slices"]
+    assert found[0]["filters"] == {"c.light": "night"}
+    assert client.get("reliability", **found[0]["filters"])["reliability"]["verdict"] == "over"
+
+
+def test_two_models_are_compared_on_confidence(client):
+    found = client.get("compare", split="test", with_="other-loss", stage="raw", cell=["rw", "wr"])
+    gap, first = found["gap"], client.get("reliability", split="test", stage="raw")["reliability"]
+    assert (gap["confidence"][0], gap["accuracy"][0]) == pytest.approx((first["confidence"], first["accuracy"]))
+    assert gap["low"] < gap["change"] < gap["high"]
+    filters = {"split": "test", "with_": "other-loss", "stage": "raw", "cells": ["rw", "ww"], "surer": "0.1.."}
+    assert client.get("find", **filters)["count"] == gap["surer_wrong"][1]
+    area = client.get("compare", split="test", with_="other-loss", stage="raw", cell=["rw", "wr"], area="0,0.6,0.5,1")
+    filters = {"split": "test", "with_": "other-loss", "stage": "raw", "cells": ["rw", "wr"]}
+    assert area["chosen"] == client.get("find", confidence="0..0.6", other="0.5..1", **filters)["count"]
+
+
+def test_the_map_is_kept_and_a_lasso_on_it_is_a_filter(client, serve, run_folder):
+    from confide.explorer.projection import COLOURS
+
+    while client.get("map").get("computing"):
+        pass
+    kept = (run_folder / "map.npz").read_bytes()
+    seen = client.get("map", split="test", colour="class")
+    assert (seen["method"], seen["n"], sum(seen["cells"]["n"])) == ("PCA", 80, 80)
+    assert all(client.get("map", split="test", colour=colour)["n"] == 80 for colour in COLOURS)
+    x, y = np.array(seen["points"]["x"]), np.array(seen["points"]["y"])
+    middle = float(np.median(x))
+    corners = f"{middle},{y.min() - 1};{x.max() + 1},{y.min() - 1};{x.max() + 1},{y.max() + 1};{middle},{y.max() + 1}"
+    assert client.get("find", split="test", lasso=corners)["count"] == int((x > middle).sum())
+    assert "3 to 60 corners" in client.refused("find?lasso=1,2;3,4")
+    (run_folder / "map.npz").write_bytes(b"damaged")
+    again = serve(run_folder)
+    while again.get("map").get("computing"):
+        pass
+    assert (run_folder / "map.npz").read_bytes()[:4] == kept[:4]
+
+
+def test_several_samples_are_tagged_at_once_and_taken_back(client, run_folder):
+    def post(path, body):
+        return client.send("POST", f"/api/{path}", body, {"X-Confide": "1"})
+
+    client.put("tag?row=5", {"action": "keep"})
+    status, _, content = post("tags?split=test&outcome=wrong", {"all": True, "action": "drop"})
+    wrong = client.get("find", split="test", outcome="wrong")["count"]
+    answer = json.loads(content)
+    assert (status, answer["changed"]) == (200, wrong)
+    assert client.get("find", tag="drop")["count"] == wrong
+    status, _, _ = post("tags", {"rows": [5, 6], "new_label": "suggested"})
+    assert (status, client.get("find", tag="relabel")["count"]) == (200, 2)
+    assert post("undo", {"undo": answer["undo"]})[0] == 200
+    assert client.get("find", tag="drop")["count"] == 0
+    assert post("undo", {"undo": answer["undo"]})[0] == 400
+    assert post("tags", {"rows": [-1], "action": "drop"})[0] == 400
+
+
+def test_a_change_of_what_was_not_seen_is_refused(client):
+    def patch(body):
+        return client.send("PATCH", "/api/tag", {"split": "test", "id": "test-004", **body}, {"X-Confide": "1"})
+
+    assert patch({"action": "drop", "seen": {"action": [None]}})[0] == 200
+    assert patch({"action": "drop", "seen": {"action": [None]}})[0] == 200  # sent twice is as sent once
+    assert patch({"action": "keep", "seen": {"action": [None]}})[0] == 409
+    assert patch({"note": "mine", "seen": {"action": [None], "note": [""]}})[0] == 200  # another field
+    assert patch({"action": "keep", "seen": {"action": ["drop"]}})[0] == 200
+
+
+def test_changes_of_another_program_are_followed(client, run_folder):
+    from confide.explorer.tags import SampleTag, TagFile
+
+    client.put("tag?row=5", {"action": "keep"})
+    version = client.get("changes", since=0)["version"]
+    other = TagFile(run_folder / "tags.sqlite")
+    other.put(SampleTag("test", "test-003", "drop"))
+    other.close()
+    changes = client.get("changes", since=version)
+    assert [kind for _, kind in changes["rows"]] == ["drop"]
+    assert client.get("find", tag="drop")["count"] == 1
+
+
+def test_how_often_a_model_changed_its_mind_is_a_column(serve, tmp_path):
+    import torch
+
+    from confide.training import SampleHistory
+
+    epochs = np.array([[0, 0, 0], [1, 0, 0], [0, 0, 1]])  # predictions after three epochs
+    logits = torch.eye(2)[torch.tensor(epochs[-1])]
+    run = tmp_path / "run"
+    Predictions(logits, torch.tensor([0, 0, 1]), split="test").save(run / "predictions" / "m-test.parquet")
+    history = SampleHistory(run / "models" / "m" / "history", np.array([0, 0, 1]), "test")
+    for epoch, predicted in enumerate(epochs):
+        history.record(epoch, None, np.eye(2, dtype=np.float32)[predicted])
+    changed = serve(run)
+    assert [changed.get("find", changes=f"{k}..{k}")["count"] for k in (0, 1, 2)] == [1, 1, 1]
