@@ -308,7 +308,8 @@ def doubt_probabilities(word: str, logits: Any) -> None:
     """Warn where every row of what should be logits sums to one within [0, 1]."""
     if not isinstance(logits, Tensor) or logits.ndim != 2 or not len(logits) or logits.is_meta:
         return
-    if not bool(((logits[0] >= 0) & (logits[0] <= 1)).all()):  # nearly always; the rest is read only in doubt
+    first = logits[0].detach().float()
+    if not bool(((first >= 0) & (first <= 1)).all()):  # nearly always; the rest is read only in doubt
         return
     from confide.predictions import LogitOutputs, probability_doubt
 
