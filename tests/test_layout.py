@@ -17,7 +17,6 @@ ONE_IMPORTER = {
     "confide.simplex.gpu": "kernels",
     "confide.simplex.kernels": "kernels",
     "confide.simplex.launch": "kernels",
-    "confide.simplex.small": "kernels",
 }
 """Modules that one other module imports and that stand in no table of contents, and why they stay apart."""
 

@@ -235,10 +235,13 @@ class LossModule(nn.Module, ABC):
             doubt_probabilities(self.word, logits)
         if self.update is not None and not torch.compiler.is_compiling():
             self._watch.seen(self.word, isinstance(logits, Tensor) and logits.requires_grad)
-        if needs or self.needs or self.bound_needs():
-            needs = {**self.bound_needs(), **needs}
-            check_needs(self.word, (*self.needs, *self.bound_needs()), needs)
-        return evaluate_batch(method, self.values, logits, labels, needs, self.class_weights, self.ignore_index)
+        bound = self.bound_needs()
+        if needs or self.needs or bound:
+            needs = {**bound, **needs}
+            check_needs(self.word, (*self.needs, *bound), needs)
+        # Not by its name, which torch looks for in three dictionaries.
+        class_weights = self._buffers["class_weights"]
+        return evaluate_batch(method, self.values, logits, labels, needs, class_weights, self.ignore_index)
 
     def bound_needs(self) -> dict[str, Any]:
         """Needs that were given once, at creation."""
@@ -284,6 +287,16 @@ class FunctionLoss(LossModule):
         self.options = {k: v for k, v in options.items() if k in method.options}
         self.bound = {k: v for k, v in options.items() if k not in method.options}
         self.needs = tuple(name for name in method.needs if name not in self.bound)
+
+    def forward(self, logits: Logits, labels: Labels, **needs: Any) -> Tensor:
+        plain = self.reduction == "mean" and self.ignore_index is None and self._buffers["class_weights"] is None
+        if not plain or self.method.needs or needs or not is_plain_batch(logits, labels):
+            return super().forward(logits, labels, **needs)
+        # The shortest way: at 64 x 10 every call on it would be seen.
+        values: LossValues = self.method.function(logits, labels, **self.options)
+        if not isinstance(values, FusedLoss):
+            return values.mean()
+        return values.mean() if callable(values.mean) else values.mean
 
     def values(self, logits: Logits, labels: Labels, **needs: Any) -> LossValues:
         values: LossValues = self.method.function(logits, labels, **self.options, **needs)
@@ -411,8 +424,8 @@ class BatchLoss(NamedTuple):
     per_sample: PerSample | Callable[[], PerSample]
     mass: Tensor | None = None
     """Sum of weights that a mean divides by; None: the number of samples."""
-    fused_mean: Scalar | None = None
-    """The plain mean of the values, where what made them gave it."""
+    fused_mean: Scalar | Callable[[], Scalar] | None = None
+    """The plain mean of the values, where what made them gave it, or a function that makes it."""
 
     @property
     def values(self) -> PerSample:
@@ -421,7 +434,9 @@ class BatchLoss(NamedTuple):
 
     def mean(self) -> Scalar:
         """The plain mean of the values."""
-        return self.values.mean() if self.fused_mean is None else self.fused_mean
+        if self.fused_mean is None:
+            return self.values.mean()
+        return self.fused_mean() if callable(self.fused_mean) else self.fused_mean
 
     def reduced(self, reduction: str) -> Tensor:
         """Mean, sum or the values themselves; the mean of nothing is 0."""
@@ -522,6 +537,8 @@ def check_batch(method: Method[OptionSpec], logits: Any, labels: Any, soft: bool
     """Shapes and dtypes of a batch; values are checked by the pass over the logits itself."""
     if not (isinstance(logits, Tensor) and isinstance(labels, Tensor)):
         logits, labels = tensor_with_graph(logits, "logits"), tensor_with_graph(labels, "labels")
+    if is_plain_batch(logits, labels):
+        return logits, labels
     if logits.ndim != 2 or logits.shape[1] < 2:
         raise InputError(
             f"logits must be n x c with at least two classes, got shape {tuple(logits.shape)}; reshape them"
@@ -542,6 +559,22 @@ def check_batch(method: Method[OptionSpec], logits: Any, labels: Any, soft: bool
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
         raise InputError(f"labels must be integer class indices, got {labels.dtype}; convert them with .long()")
     return logits, labels if labels.dtype == torch.int64 else labels.to(torch.int64)
+
+
+def is_plain_batch(logits: Any, labels: Any) -> bool:
+    """What nearly every batch on a CPU is, at a glance: a small one is over in the time that ten looks take."""
+    return (
+        isinstance(logits, Tensor)
+        and isinstance(labels, Tensor)
+        and labels.dtype is torch.int64
+        and logits.dtype in DTYPES
+        and logits.is_cpu
+        and labels.is_cpu
+        and logits.ndim == 2
+        and labels.ndim == 1
+        and 0 < len(labels) == len(logits)
+        and logits.shape[1] >= 2
+    )
 
 
 def _check_soft(method: Method[OptionSpec], logits: Tensor, labels: Tensor, soft: bool) -> Tensor:

@@ -12,6 +12,7 @@ from torch import Tensor
 from confide.checks import InputError
 from confide.losses.base import LossModule, as_function, loss, stateful_loss
 from confide.simplex.reference import BAD_NUMBER, FusedLoss, LossValues, accumulator, set_flag
+from confide.simplex.small import SMALLEST_COUNT
 from confide.simplex.statistics import Statistics, simplex_statistics, weighted_by_distribution, weighted_by_rank
 from confide.types import Labels, Logits, PerSample
 
@@ -111,8 +112,6 @@ def _cached_rank_weights(device: torch.device, weights_form: str, n: int) -> Ten
 
 # Selective AU: the weights are a smooth function of confidence, up to the confidence at a coverage.
 
-SMALLEST_COUNT = 1e-12
-
 
 @stateful_loss(
     "selective_au",
@@ -193,7 +192,7 @@ class SelectiveAU(LossModule):
         return -(weights.detach() if self.detach_weight else weights) * log_p
 
     def _fused(self, logits: Tensor, labels: Tensor) -> FusedLoss | None:
-        """The whole loss by GPU kernels over vectors, for the options they have."""
+        """The whole loss at once, for the options that such forms have."""
         if self.form == "released" or self.score != "msp" or self.include_c or self.accumulate or self.detach_weight:
             return None
         size = self.batch_size or len(logits)

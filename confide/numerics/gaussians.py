@@ -328,6 +328,55 @@ class Gaussians:
         return Projection(self.moments.mean, matrix, centres, 1 / variance)
 
 
+@dataclass(frozen=True, eq=False)
+class ThinGaussians(Gaussians):
+    """Shrunk Gaussians of fewer rows than columns: nothing takes time that grows with the cube of the columns.
+
+    Both covariances are a multiple of the identity outside the span of the centred rows; `within` and `total` are the
+    factor and the covariance inside it.
+    """
+
+    basis: Floats = field(default_factory=lambda: np.zeros((0, 0)))  # of the span, orthonormal
+    outside: tuple[float, float] = (0.0, 0.0)  # variances of (within, total) there
+
+    @cached_property
+    def _whitening(self) -> Projection:
+        variance, turn = eigh(self._white(self._white(self.total).T), self.moments.device)
+        dim, size = self.basis.shape
+        matrix = np.zeros((len(self.keep), size + dim))
+        inside = self.basis @ solve_lower(self.within, turn, transposed=True, device=self.moments.device)
+        # What is left of a row without its part in the span: as long as its coordinates in any basis of the rest.
+        beside = (np.eye(dim) - self.basis @ self.basis.T) / np.sqrt(self.outside[0])
+        matrix[self.keep] = np.concatenate([inside, beside], axis=1)
+        rest = np.full(dim, self.outside[1] / self.outside[0])
+        centres = (self.moments.means - self.moments.mean) @ matrix
+        return Projection(self.moments.mean, matrix, centres, 1 / np.concatenate([variance, rest]))
+
+
+def _thin(
+    moments: Moments,
+    within: Floats,
+    total: Floats,
+    keep: NDArray[np.bool_],
+    intensity: tuple[float, float],
+    notes: tuple[str, ...],
+) -> Gaussians:
+    """The same Gaussians by the span of the rows, from a pivoted Cholesky factor of the total covariance."""
+    tolerance = 4 * np.finfo(np.float64).eps * len(total) * float(np.diag(total).max())
+    packed, pivots, rank, _ = linalg.lapack.dpstrf(total, tol=tolerance, lower=1)
+    factor = np.zeros((len(total), min(rank, moments.n)))
+    factor[pivots - 1] = np.tril(packed[:, : factor.shape[1]])
+    span = linalg.qr(factor, mode="economic")[0]
+    parts, outside = [], []
+    for covariance, share in zip((within, total), intensity, strict=True):
+        mean = share * float(np.trace(covariance)) / len(covariance)
+        parts.append((1 - share) * (span.T @ covariance @ span) + mean * np.eye(span.shape[1]))
+        outside.append(mean)
+    root = cholesky(parts[0], moments.device)
+    assert root is not None, "a multiple of the identity was added"
+    return ThinGaussians(moments, root, parts[1], keep, intensity, notes, span, (outside[0], outside[1]))
+
+
 def fit_gaussians(values: Any, labels: ClassIndices, num_classes: int, *, shrinkage: Any = "auto") -> Gaussians:
     """Gaussians of rows `n d` by class; options as in `gaussians_from`."""
 
@@ -385,6 +434,8 @@ def gaussians_from(moments: Moments, fourth: FourthMoment, *, shrinkage: Any = "
             f"the shared covariance ({moments.n} samples, {_present(moments)} classes, {moments.dim} dimensions) has "
             f"not full rank: shrunk by Ledoit-Wolf, {intensity[0]:.4f} within classes and {intensity[1]:.4f} in total"
         )
+    if moments.n <= len(within) and min(intensity) > 0:
+        return _thin(moments, within, total, keep, intensity, tuple(notes))
     within_factor = cholesky(shrunk(within, intensity[0]), moments.device)
     if within_factor is None:
         raise InputError(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,25 +37,49 @@ class Options(NamedTuple):
     bins: int = 0
 
 
-@dataclass(eq=False, slots=True)
 class Batch:
-    """Logits, the same less the largest, probabilities (c n); labels, log sum_k exp of those, log p_y and p_y (n)."""
+    """Logits, the same less the largest and exp of these (c n); labels, the sum of the latter and its log, log p_y and
+    p_y (n).
+    """
 
-    of: Any
-    z: Array
-    shifted: Array
-    p: Array
-    labels: Array
-    rows: Array
-    log_scale: Array
-    own: Array
-    p_own: Array
+    def __init__(self, of: Any, z: Array, labels: Array) -> None:
+        self.of, self.z, self.labels = of, z, labels
+        n, self.rows = len(labels), of.arange(len(labels))
+        if of is np:
+            # The reductions themselves: numpy's methods take longer to find them than a small batch takes.
+            self.shifted = z - np.maximum.reduce(z, 0)
+            self.exps = np.exp(self.shifted)
+            self.total = np.add.reduce(self.exps, 0)
+            by_column = self.shifted.flags.c_contiguous
+            self.place = labels * n + self.rows if by_column else self.rows * len(z) + labels
+        else:
+            self.shifted = z - z.amax(0)
+            self.exps = self.shifted.exp()
+            self.total = self.exps.sum(0)
+        self.log_scale = of.log(self.total)
+        self.own = self.at_label(self.shifted) - self.log_scale
+        self.p_own = of.exp(self.own)
+
+    @cached_property
+    def p(self) -> Array:
+        """Probabilities, `c n`."""
+        return self.exps / self.total
+
+    def at_label(self, values: Array) -> Array:
+        """The entries of the labels in an array of the logits' layout."""
+        return values.ravel("K")[self.place] if self.of is np else values[self.labels, self.rows]
+
+    def subtract_at_label(self, values: Array, s: Array) -> Array:
+        """The array less s at the labels, in place."""
+        if self.of is np:
+            values.ravel("K")[self.place] -= s
+        else:
+            values[self.labels, self.rows] -= s
+        return values
 
     def tied(self, s: Array) -> Array:
         """s (p - 1[k = y]), the gradient of -s log p_y for a constant s."""
-        out = self.p * s
-        out[self.labels, self.rows] -= s
-        return out
+        return self.subtract_at_label(self.exps * (s / self.total), s)
 
     def one_minus_p(self) -> Array:
         """1 - p_y, clamped at the smallest normal number: x^gamma has an infinite slope at 0 for gamma < 1."""
@@ -96,8 +120,7 @@ def poly(x: Batch, options: Options) -> Result:
 def brier(x: Batch, options: Options) -> Result:
     squares = (x.p * x.p).sum(0)
     gradient = x.p * (2 * (x.p + (x.p_own - squares)))
-    gradient[x.labels, x.rows] -= 2 * x.p_own
-    return squares - 2 * x.p_own + 1, gradient
+    return squares - 2 * x.p_own + 1, x.subtract_at_label(gradient, 2 * x.p_own)
 
 
 def norm(x: Batch, options: Options) -> Result:
@@ -133,7 +156,8 @@ STEP, GAMMA_BELOW, GAMMA_ABOVE = 0.2, 5.0, 3.0
 
 def flsd53(x: Batch, options: Options) -> Result:
     # The softmax itself: in float32 the exponential of its logarithm makes a fifth a little less than one.
-    below = x.p[x.labels, x.rows] < x.p.dtype.type(STEP) if x.of is np else x.p[x.labels, x.rows] < STEP
+    share = x.at_label(x.exps) / x.total
+    below = share < (share.dtype.type(STEP) if x.of is np else STEP)
     gamma = GAMMA_ABOVE + (GAMMA_BELOW - GAMMA_ABOVE) * below
     gamma = gamma.astype(x.own.dtype) if x.of is np else gamma.to(x.own.dtype)
     return _power(x, x.one_minus_p(), gamma, -gamma)
@@ -162,7 +186,7 @@ def dual(x: Batch, options: Options) -> Result:
 
 
 def dual_released(x: Batch, options: Options) -> Result:
-    return _with_rival(x, x.p * (x.p < x.p[x.labels, x.rows]), options.a)
+    return _with_rival(x, x.p * (x.p < x.at_label(x.p)), options.a)
 
 
 def ranked(x: Batch, options: Options) -> Result:
@@ -172,6 +196,60 @@ def ranked(x: Batch, options: Options) -> Result:
     weight = x.of.empty_like(x.own)
     weight[order] = options.vector
     return -weight * x.own, x.tied(weight)
+
+
+def selective(x: Batch, options: Options) -> Result:
+    """-b log p_y, b = -log(1 - G(min(s, t))): s the largest probability, G its smoothed histogram, t its quantile.
+
+    Options: a the coverage of t, b the width of the smoothing, `bins` of the histogram, `margin` the n of the bounds.
+    """
+    sure = 1 / x.total
+    known = np.asarray(x.constant(sure))
+    threshold, share = _quantile(known, options.a), _histogram(known, options.bins)
+    centres = bin_centres(options.bins, known.dtype)
+    if x.of is not np:
+        threshold, share, centres = (torch.as_tensor(v) for v in (threshold, share, centres))
+    below = sure < threshold
+    steps = 1 / (1 + x.of.exp((centres - x.of.where(below, sure, threshold)[:, None]) / options.b))
+    spread, low = steps @ share, 1 / (options.margin + 1)
+    inside = (spread >= low) & (spread <= 1 - low)
+    rest = 1 - spread.clip(low, 1 - low)
+    weight = -x.of.log(rest)
+    slope = x.own * sure * (below & inside) * ((steps * (1 - steps)) @ share) / (options.b * rest)
+    gradient = x.tied(weight)
+    gradient += slope * x.p
+    gradient[x.shifted.argmax(0), x.rows] -= slope
+    return -weight * x.own, gradient
+
+
+def _quantile(values: Array, q: float) -> Array:
+    """The q-quantile, a line between neighbours."""
+    ordered, place = np.sort(values), q * (len(values) - 1)
+    below = min(int(place), len(values) - 1)
+    above = min(below + 1, len(values) - 1)
+    return ordered[below] + values.dtype.type(place - below) * (ordered[above] - ordered[below])
+
+
+SMALLEST_COUNT = 1e-12
+"""Of a bin of a histogram, so that its share is never 0."""
+
+
+def _histogram(values: Array, bins: int) -> Array:
+    """Shares of the values in bins [low, high) on [0, 1], 1 in the last."""
+    counts = np.bincount(bin_edges(bins, values.dtype).searchsorted(values, side="right"), minlength=bins)
+    return (np.maximum(counts, SMALLEST_COUNT) / len(values)).astype(values.dtype)
+
+
+@lru_cache(maxsize=8)
+def bin_edges(bins: int, dtype: Any) -> Array:
+    """The inner edges of equal bins on [0, 1]."""
+    return np.linspace(0, 1, bins + 1, dtype=dtype)[1:-1]
+
+
+@lru_cache(maxsize=8)
+def bin_centres(bins: int, dtype: Any) -> Array:
+    """The centres of equal bins on [0, 1]."""
+    return (np.arange(bins, dtype=dtype) + dtype.type(0.5)) / dtype.type(bins)
 
 
 def _power(x: Batch, base: Array, gamma: Array, lean: Array, detach: bool = False) -> Result:
@@ -205,22 +283,14 @@ FORMULAS: dict[str, Callable[[Batch, Options], Result]] = {
     formula.__name__: formula
     for formula in (
         *(entropy, mean_log_p, poly, brier, norm, excess, focal, inverse),
-        *(dual, dual_released, flsd53, gammas, accuracies, ranked),
+        *(dual, dual_released, flsd53, gammas, accuracies, ranked, selective),
     )
 }
 
 
 def values_and_gradient(of: Any, z: Array, labels: Array, name: str, options: Options) -> Result:
     """Values n and their gradient c x n, of logits c x n, by numpy or torch."""
-    rows = of.arange(len(labels))
-    top = z.max(0) if of is np else z.amax(0)
-    shifted = z - top
-    p = of.exp(shifted)
-    total = p.sum(0)
-    p = p / total
-    log_scale = of.log(total)
-    own = shifted[labels, rows] - log_scale
-    return FORMULAS[name](Batch(of, z, shifted, p, labels, rows, log_scale, own, of.exp(own)), options)
+    return FORMULAS[name](Batch(of, z, labels), options)
 
 
 def _as_arrays(options: Options, dtype: torch.dtype) -> Options:
@@ -257,7 +327,8 @@ class SmallLoss(torch.autograd.Function):
         pull: Any = 0.0 if of_mean is None else of_mean.item() / len(logits)
         if grad is not None:
             pull = grad.numpy() + pull
-        gradient = torch.from_numpy(ctx.gradient * pull).t()
+        # In the order of the logits: torch would copy a gradient of another.
+        gradient = torch.from_numpy(np.multiply(ctx.gradient.T, pull[:, None] if np.ndim(pull) else pull, order="C"))
         return gradient if gradient.dtype == logits.dtype else gradient.to(logits.dtype), None, None, None
 
 
@@ -275,7 +346,7 @@ def _second_order(
 
 def small_loss(logits: Tensor, labels: Tensor, name: str, options: Options) -> FusedLoss:
     """One value per sample and their mean; a logit that is not finite is found by the mean."""
-    if labels.numpy().view(np.uint64).max() >= logits.shape[1]:
+    if np.maximum.reduce(labels.numpy().view(np.uint64)) >= logits.shape[1]:
         check_rows(logits, labels)
     apply: Callable[..., tuple[Tensor, Tensor]] = SmallLoss.apply
     with np.errstate(all="ignore"):

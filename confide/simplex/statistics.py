@@ -36,11 +36,13 @@ from confide.simplex.reference import (
     FusedLoss,
     Request,
     accumulator,
+    across,
+    log_softmax,
     plain_statistics,
     read_flags,
 )
 from confide.simplex.small import Options, small_loss
-from confide.types import Labels, Logits, PerSample
+from confide.types import Labels, Logits, PerSample, Scalar
 
 SMALL = 1 << 16
 """Losses of batches of no more logits are made whole on a CPU: calls cost more there than the passes save."""
@@ -115,28 +117,76 @@ def _checked_statistics(logits: Tensor, labels: Tensor | None, request: Request)
     return values
 
 
-def _small_cross_entropy(logits: Logits, labels: Labels, weight: Tensor | None) -> FusedLoss:
-    """Cross-entropy by torch's own function, which is one call each way; its values are made where they are wanted.
+def _cross_entropy(wide: Tensor, labels: Tensor, options: Options) -> Scalar:
+    if options.table is not None:
+        return functional.cross_entropy(wide, labels, options.table, ignore_index=NO_LABEL, reduction="sum") / len(
+            labels
+        )
+    if across(wide):
+        return functional.nll_loss(log_softmax(wide), labels, ignore_index=NO_LABEL)
+    return functional.cross_entropy(wide, labels, ignore_index=NO_LABEL)
 
-    Labels and logits are looked at where torch refuses them or the mean is not finite.
+
+def _label_smoothing(wide: Tensor, labels: Tensor, options: Options) -> Scalar:
+    log_p = log_softmax(wide)
+    own = functional.nll_loss(log_p, labels, ignore_index=NO_LABEL)
+    return torch.add(options.a * own, log_p.sum(), alpha=options.b / log_p.numel())
+
+
+def _brier(wide: Tensor, labels: Tensor, options: Options) -> Scalar:
+    truth = torch.zeros(wide.shape, dtype=wide.dtype).scatter_(1, labels[:, None], 1.0)
+    return functional.mse_loss(torch.softmax(wide, dim=1), truth, reduction="sum") / len(labels)
+
+
+def _entropy(wide: Tensor, labels: Tensor, options: Options) -> Scalar:
+    log_p = log_softmax(wide)
+    products = log_p.exp() * log_p
+    if options.vector is not None:
+        # A product with a vector would be rounded to half precision under autocast.
+        products = products.sum(dim=1) * options.vector.to(products.dtype)
+    own = functional.nll_loss(log_p, labels, ignore_index=NO_LABEL)
+    return torch.add(own, products.sum(), alpha=-options.b / len(labels))
+
+
+def _l1_norm(wide: Tensor, labels: Tensor, options: Options) -> Scalar:
+    own = _cross_entropy(wide, labels, options)
+    return torch.add(own, torch.linalg.vector_norm(wide, 1), alpha=options.b / len(labels))
+
+
+SMALL_MEANS: dict[tuple[str, int], Callable[[Tensor, Tensor, Options], Scalar]] = {
+    ("cross_entropy", 0): _cross_entropy,
+    ("mean_log_p", 0): _label_smoothing,
+    ("brier", 0): _brier,
+    ("entropy", 0): _entropy,
+    ("norm", 1): _l1_norm,
+}
+"""Formula and order -> its mean, where torch has it in a few calls each way: fewer than any function of one's own."""
+
+
+def _small_mean(logits: Logits, labels: Labels, name: str, options: Options) -> FusedLoss:
+    """A loss whose mean torch gives at once; labels and logits are looked at where torch refuses them or the mean is
+    not finite.
     """
-    try:
-        wide = logits.float() if logits.element_size() == 2 else logits
-        if weight is None:
-            mean = functional.cross_entropy(wide, labels, ignore_index=NO_LABEL)
-        else:
-            total = functional.cross_entropy(wide, labels, weight, ignore_index=NO_LABEL, reduction="sum")
-            mean = total / len(labels)
-    except IndexError:
-        check_rows(logits, labels)
-        raise
+
+    def mean() -> Scalar:
+        try:
+            wide = logits.float() if logits.element_size() == 2 else logits
+            value = SMALL_MEANS[name, options.order](wide, labels, options)
+        except (IndexError, RuntimeError):
+            check_rows(logits, labels)
+            raise
+        if not math.isfinite(value.item()):
+            values()
+        return value
 
     def values() -> PerSample:
-        own = -simplex_statistics(logits, labels, "log_p_true").log_p_true
-        return own if weight is None else weight[labels] * own
+        if name == "cross_entropy":
+            own = -simplex_statistics(logits, labels, "log_p_true").log_p_true
+            return own if options.table is None else options.table[labels] * own
+        made = small_loss(logits, labels, name, options).values
+        assert isinstance(made, Tensor)
+        return made
 
-    if not math.isfinite(mean.item()):
-        values()
     return FusedLoss(values, mean)
 
 
@@ -150,10 +200,10 @@ def fused(
     """
     if labels.ndim == 2:
         return None
-    if _is_small(logits) and name == "cross_entropy":
-        return _small_cross_entropy(logits, labels, table)
     if _is_small(logits):
-        return small_loss(logits, labels, name, Options(vector, table, **numbers))
+        options = Options(vector, table, **numbers)
+        whole = _small_mean if (name, options.order) in SMALL_MEANS else small_loss
+        return whole(logits, labels, name, options)
     if logits.device.type != "cuda":
         return None
     cuda = _cuda()
@@ -173,7 +223,9 @@ def weighted_by_rank(
 def weighted_by_distribution(
     logits: Logits, labels: Labels, coverage: float, smoothing: float, bins: int, size: int
 ) -> FusedLoss | None:
-    """Selective AU on a GPU by the largest probability, G within [1, size] / (size + 1); None elsewhere."""
+    """Selective AU by the largest probability, G within [1, size] / (size + 1); None for large CPU batches."""
+    if _is_small(logits):
+        return small_loss(logits, labels, "selective", Options(None, None, coverage, smoothing, margin=size, bins=bins))
     kernels = _weighted(logits)
     return None if kernels is None else kernels.spread(logits, labels, coverage, smoothing, bins, size)
 

@@ -9,7 +9,7 @@ import pytest
 
 from confide.checks import InputError
 from confide.numerics.blocks import cholesky, eigh, solve_lower
-from confide.numerics.gaussians import fit_gaussians, gaussians_from, moments_of
+from confide.numerics.gaussians import ThinGaussians, fit_gaussians, gaussians_from, moments_of, shrunk
 
 DEVICES = ("cpu", "cpu:0")
 DRAW = np.random.default_rng(0)
@@ -55,3 +55,27 @@ def test_too_little_shrinkage_is_told():
     rows = DRAW.normal(size=(8, 12))
     with pytest.raises(InputError, match="a shrinkage of 0 leaves the shared covariance without full rank"):
         fit_gaussians(rows, np.arange(8) % 2, 2, shrinkage=0.0)
+
+
+@pytest.mark.parametrize("shrinkage", ["auto", "oas", 0.3])
+def test_fewer_rows_than_columns_give_the_distances_of_the_whole_covariances(shrinkage):
+    draw = np.random.default_rng(1)
+    labels = np.arange(30) % 3
+    rows = draw.normal(size=(30, 50)) * draw.uniform(0.1, 3.0, 50) + 5 + draw.normal(size=(3, 50))[labels]
+    rows[:, 7] = 2.0
+    fitted = fit_gaussians(rows, labels, 3, shrinkage=shrinkage)
+    assert isinstance(fitted, ThinGaussians)
+    others = draw.normal(size=(20, 50)) + 5
+    others[:, 7] = 2.0
+    keep, moments = np.arange(50) != 7, fitted.moments
+    for covariance, share, centres, weights in (
+        (moments.within(), fitted.intensity[0], moments.means, np.ones(200)),
+        (moments.total(), fitted.intensity[1], moments.mean[None], fitted.whitening().inverse_total),
+    ):
+        whole = shrunk(covariance[np.ix_(keep, keep)], share)
+        gaps = (others - centres[0])[:, keep]
+        projection = fitted.whitening()
+        moved = (others - projection.origin) @ projection.matrix
+        at = projection.centres[0] if len(centres) == 3 else 0.0
+        expected = np.einsum("nd,nd->n", gaps @ np.linalg.inv(whole), gaps)
+        np.testing.assert_allclose((moved - at) ** 2 @ weights[: moved.shape[1]], expected, rtol=1e-8)
