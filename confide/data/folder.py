@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -179,10 +179,10 @@ def text_folder(path: Path) -> RawDataset:
     places, left_out = _split_folders(path)
     class_names = sorted_class_names({name for place in places.values() for name in _folders(place)})
     parts = {split: _text_part(path, place, class_names) for split, place in places.items()}
-    return RawDataset(parts, tuple(class_names), path.resolve().name, Provenance(left_out=left_out))
+    return RawDataset(parts, class_names, path.resolve().name, Provenance(left_out=left_out))
 
 
-def _text_part(root: Path, place: Path, class_names: list[str]) -> RawSplit:
+def _text_part(root: Path, place: Path, class_names: Sequence[str]) -> RawSplit:
     texts, labels, ids = [], [], []
     for label, name in enumerate(class_names):
         for file in sorted((place / name).glob("*")) if (place / name).is_dir() else ():
