@@ -82,7 +82,7 @@ class Format:
 
 
 CALIBRATOR = Format(
-    "calibrator", 3, "a calibrator", "fit it again", reads=(1, 2), endings=(".json", ".safetensors"), inline=True
+    "calibrator", 4, "a calibrator", "fit it again", reads=(1, 2, 3), endings=(".json", ".safetensors"), inline=True
 )
 SETS = Format("sets", 1, "prediction sets", "fit them again", endings=(".json", ".safetensors"), inline=True)
 DECISIONS = Format("decisions", 1, "a decision rule", "make it again", endings=(".json",))
@@ -301,6 +301,11 @@ def write_json(path: str | Path, value: Any) -> None:
         {'ece': None}
     """
     write_text(path, json.dumps(plain(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def json_text(value: Any) -> str:
+    """JSON of plain values in one line."""
+    return json.dumps(plain(value), ensure_ascii=False, allow_nan=False)
 
 
 def plain(value: Any) -> Any:
