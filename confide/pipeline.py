@@ -379,12 +379,13 @@ def _opinion_rows(
     calibrator: calibrators.Calibrator, path: str | Path, extract_by: Callable[..., Features] | None
 ) -> Features:
     """Features by the extractor that the calibrator was fitted with."""
-    word = calibrator.source.get("extractor")
-    needs = f"{path} needs features of these samples, {calibrator.feature_dim} each by '{word}'"
+    word = calibrator.source.extractor
+    by = f" by '{word}'" if word else ""
+    needs = f"{path} needs features of these samples, {calibrator.feature_dim} each{by}"
     if extract_by is None or not word:
         raise InputError(f"{needs}; pass them by --second FILE")
     try:
-        return extract_by(str(word), **calibrator.source.get("options", {}))
+        return extract_by(word, **calibrator.source.options)
     except (InputError, MissingExtra) as error:
         raise InputError(f"{needs}, which cannot be made here: {error}; pass them by --second FILE") from None
 
@@ -578,7 +579,7 @@ def add_trust(
 
 def _second_opinion(predictor: trust.Trust, path: str | Path, extract_by: Callable[..., Features] | None) -> Features:
     """Features by the extractor that the predictor's file names; one line with what to do where they cannot be had."""
-    word = predictor.about.get("second_extractor")
+    word = predictor.about.second_extractor
     needs = f"{path} needs a second opinion on these samples, {predictor.second_dim} features each by '{word}'"
     if extract_by is None:
         raise InputError(f"{needs}; pass them as second")
