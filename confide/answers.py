@@ -155,15 +155,15 @@ def parse_confidence(
         >>> [confide.answers.parse_confidence(t) for t in ("85 %", "Very likely.", "8 out of 10", "no idea", "1")]
         [0.85, 0.875, 0.8, None, None]
     """
-    said = unicodedata.normalize("NFKC", text).casefold()
-    said = said.rpartition("confidence")[2] or said
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    folded = folded.rpartition("confidence")[2] or folded
     phrases = {**PHRASES, **{word.casefold(): value for word, value in (words or {}).items()}}
     finders: tuple[Callable[[], list[float]], ...] = (
-        lambda: [float(phrases[p]) for p in ("50-50", "50/50") if p in said],
-        lambda: [(float(a) + float(b or a)) / 200 for a, b in PERCENT.findall(said)],
-        lambda: [float(a) / float(b) if float(b) else math.nan for a, b in RATIO.findall(said)],
-        lambda: [_bare(number, out_of) for number in BARE.findall(said)],
-        lambda: _phrases(said, phrases),
+        lambda: [float(phrases[p]) for p in ("50-50", "50/50") if p in folded],
+        lambda: [(float(a) + float(b or a)) / 200 for a, b in PERCENT.findall(folded)],
+        lambda: [float(a) / float(b) if float(b) else math.nan for a, b in RATIO.findall(folded)],
+        lambda: [_bare(number, out_of) for number in BARE.findall(folded)],
+        lambda: _phrases(folded, phrases),
     )
     for find in finders:
         if values := find():
@@ -181,14 +181,14 @@ def _bare(number: str, out_of: float | None) -> float:
     return value / 100 if "." not in number and value >= 2 else math.nan
 
 
-def _phrases(said: str, phrases: Mapping[str, float]) -> list[float]:
+def _phrases(text: str, phrases: Mapping[str, float]) -> list[float]:
     """Values of the phrases in a text; one inside a longer one does not count, one after "not" or "un" is none."""
     values = []
     for phrase in sorted(phrases, key=len, reverse=True):
         pattern = rf"(?<![\w-])(not |n't )?{re.escape(phrase)}(?![\w-])"
-        for match in re.finditer(pattern, said):
+        for match in re.finditer(pattern, text):
             values.append(math.nan if match[1] else float(phrases[phrase]))
-        said = re.sub(pattern, " ", said)
+        text = re.sub(pattern, " ", text)
     return values
 
 
@@ -353,8 +353,8 @@ def agreement(
         votes = [_Vote(own, share, 0) for own, share in zip(answers, shares, strict=True)]
     right: list[bool] | None = None
     if references is not None:
-        accepted = [[one] if isinstance(one, str) else list(one) for one in references]
-        right = [any(same(v.answer, one) for one in own) for v, own in zip(votes, accepted, strict=True)]
+        accepted = [[reference] if isinstance(reference, str) else list(reference) for reference in references]
+        right = [any(same(v.answer, reference) for reference in own) for v, own in zip(votes, accepted, strict=True)]
     elif correct is not None:
         pairs = zip(votes, correct, strict=True)
         right = [bool(judged if answers is not None else judged[vote.first]) for vote, judged in pairs]
@@ -420,7 +420,7 @@ def from_lm_eval(
         known = list(records[gone[0]][1].get("doc", {}))
         raise InputError(f"documents of {path} have no field '{topic}'; {did_you_mean(topic, known)}")
     lines = [record for _, record in records]
-    chosen = [all(isinstance(one, list) and len(one) == 2 for one in r["filtered_resps"]) for r in lines]
+    chosen = [all(isinstance(response, list) and len(response) == 2 for response in r["filtered_resps"]) for r in lines]
     if all(chosen):
         return _choices_of(lines, ids, topics, per_length, split, str(path))
     if any(chosen):
@@ -434,7 +434,7 @@ def from_lm_eval(
             )
         (metric,) = named
     right = [_judged(line.get(metric), metric, k) for k, line in enumerate(lines)]
-    texts = [[_first_text(one) for one in _samples_of(line)] for line in lines]
+    texts = [[_first_text(sample) for sample in _samples_of(line)] for line in lines]
     common: dict[str, Any] = {"ids": ids, "topics": topics, "split": split}
     if all(len(own) > 1 for own in texts):
         answers = [_first_text(line["filtered_resps"][0]) for line in lines]
@@ -563,23 +563,23 @@ def from_uqlm(
         pairs = zip(columns["response"].tolist(), columns[references].tolist(), strict=True)
         right = [same_text(str(response), str(reference)) for response, reference in pairs]
     values = columns[score].astype(np.float64)
-    kept, values = _known(values, f"scores '{score}' of {path}")
+    known, values = _known(values, f"scores '{score}' of {path}")
     others: dict[str, Any] = {
         name: own for name, own in columns.items() if own.ndim == 1 and name not in (score, correct)
     }
-    others = {{topic: TOPIC}.get(name, name): own[kept] for name, own in others.items()}
+    others = {{topic: TOPIC}.get(name, name): own[known] for name, own in others.items()}
     return Predictions.from_pairs(
-        None if right is None else np.asarray(right)[kept], values[kept], split=split, **others
+        None if right is None else np.asarray(right)[known], values[known], split=split, **others
     )
 
 
 def _known(values: Floats, what: str) -> tuple[NDArray[np.bool_], Floats]:
     """Which values are numbers; the others are counted in a warning."""
-    kept = ~np.isnan(values)
-    if not kept.all():
-        count = f"{int((~kept).sum()):,} of {len(values):,}"
+    known = ~np.isnan(values)
+    if not known.all():
+        count = f"{int((~known).sum()):,} of {len(values):,}"
         warnings.warn(f"{count} {what} are missing; these answers are left out", stacklevel=3)
-    return kept, values
+    return known, values
 
 
 def _check_columns(columns: Mapping[str, Any], names: Sequence[str], path: str | Path) -> None:
@@ -660,8 +660,8 @@ def from_lm_polygraph(
     quality = _sequence_values(record, "gen_metrics", metric, path)
     if len(values) != len(quality):
         raise InputError(f"{path} has {len(values)} uncertainties and {len(quality)} metrics; they must be of one run")
-    kept, _ = _known(values + quality, f"values of '{estimator}' and '{metric}' in {path}")
-    uncertainty, quality = values[kept], quality[kept]
+    known, _ = _known(values + quality, f"values of '{estimator}' and '{metric}' in {path}")
+    uncertainty, quality = values[known], quality[known]
     if threshold is None and not np.isin(quality, (0.0, 1.0)).all():
         raise InputError(f"'{metric}' of {path} must be 0 or 1, got others; say from where it is right: threshold=")
     right = quality >= (1.0 if threshold is None else threshold)
@@ -676,9 +676,9 @@ def from_lm_polygraph(
         )
     columns: dict[str, Any] = {"uncertainty": uncertainty}
     texts = record.get("stats", {}).get("greedy_texts")
-    if texts is not None and len(texts) == len(kept):
-        columns["answer"] = np.array([str(text) for text in texts])[kept]
-    return Predictions.from_pairs(right, confidence, np.flatnonzero(kept), split=split, **columns)
+    if texts is not None and len(texts) == len(known):
+        columns["answer"] = np.array([str(text) for text in texts])[known]
+    return Predictions.from_pairs(right, confidence, np.flatnonzero(known), split=split, **columns)
 
 
 def _sequence_values(record: Any, kind: str, name: str, path: str | Path) -> Floats:
@@ -759,8 +759,8 @@ def from_table(
 
 def _lists(values: NDArray[Any], name: str, path: str | Path) -> list[list[Any]]:
     """A column of lists, or of JSON texts that hold them."""
-    parsed = [json.loads(one) if isinstance(one, str) and one[:1] == "[" else one for one in values.tolist()]
-    if bad := [k for k, one in enumerate(parsed) if not isinstance(one, list)]:
+    parsed = [json.loads(value) if isinstance(value, str) and value[:1] == "[" else value for value in values.tolist()]
+    if bad := [k for k, value in enumerate(parsed) if not isinstance(value, list)]:
         raise InputError(f"column '{name}' of {path} must hold lists, got {parsed[bad[0]]!r:.40} at row {bad[0]}")
     return parsed
 

@@ -23,7 +23,7 @@ from confide.predictions import IMAGE, Predictions
 from confide.random import generator
 from confide.types import Floats
 
-__all__ = ["boundary_distance", "boxes", "from_coco", "maps", "pixels", "read_images"]
+__all__ = ["boundary_distance", "boxes", "from_coco", "image_predictions", "maps", "pixels", "read_images"]
 
 PLACE, BOUNDARY = "place", "boundary"
 """Columns of pixels: where each lies in its image, row by row; and the band of its distance to a boundary."""
@@ -203,14 +203,46 @@ def read_images(path: str | Path) -> tuple[Iterator[NDArray[Any]], Iterator[NDAr
         raise InputError(f"{paths[0]} must have 'logits' or 'probs', and 'labels'; got neither, or both")
 
     def arrays(name: str) -> Iterator[NDArray[Any]]:
-        for one in paths:
-            table, _ = formats.read_table(one)
+        for file in paths:
+            table, _ = formats.read_table(file)
             if name not in table:
-                raise InputError(f"{one} must have '{name}', got {', '.join(table)}; save it with the outputs")
+                raise InputError(f"{file} must have '{name}', got {', '.join(table)}; save it with the outputs")
             whole = table[name].ndim == (4 if name != "labels" else 3)
             yield from table[name] if whole else [table[name]]
 
     return arrays(kinds[0]), arrays("labels"), kinds[0]
+
+
+def image_predictions(
+    logits: Any = None, labels: Any = None, ids: Any = None, split: str | None = None, **options: Any
+) -> Iterator[Predictions]:
+    """The pixels of one image after the other, for what counts a stream in memory that does not grow with it.
+
+    Args:
+        logits: an iterable of `c h w`, as for `pixels`.
+        labels: an iterable of `h w`.
+        ids: n, of the images.
+        split: `train`, `val` or `test`.
+        options: probs, ignore_index, boundary, most, seed, class_names, as for `pixels`.
+
+    Returns:
+        A record an image; images in which no pixel counts are left out.
+
+    Example:
+        >>> import torch
+        >>> images = (torch.randn(3, 4, 4) for _ in range(2)), (torch.zeros(4, 4, dtype=int) for _ in range(2))
+        >>> sketch = confide.evaluation.sketch_of(confide.dense.image_predictions(*images))
+        >>> sketch.rows, len(sketch.units)
+        (32, 2)
+    """
+    kind = "logits" if options.get("probs") is None else "probs"
+    outputs, ignored = (logits if kind == "logits" else options.pop("probs")), options.get("ignore_index", 255)
+    for number, (image, truth) in enumerate(_pairs(outputs, labels)):
+        if truth is not None and bool((as_tensor(truth, "labels") == ignored).all()):
+            continue
+        name = str(ids[number]) if ids is not None else str(number)
+        own: dict[str, Any] = {kind: [image], "labels": None if truth is None else [truth]}
+        yield pixels(**own, ids=[name], split=split, **options)
 
 
 def _pairs(outputs: Any, labels: Any) -> Iterator[tuple[Any, Any]]:
@@ -270,7 +302,7 @@ def areas(boxes: Floats) -> Floats:
 
 
 def boxes(
-    found: Iterable[Any],
+    detected: Iterable[Any],
     scores: Iterable[Any],
     classes: Iterable[Any],
     truth: Iterable[Any],
@@ -284,7 +316,7 @@ def boxes(
     """Pairs of a detector: a box is right if it overlaps a true box of its class, which no surer box has taken.
 
     Args:
-        found: of every image the boxes found, `k 4` as x1 y1 x2 y2.
+        detected: of every image the detector's boxes, `k 4` as x1 y1 x2 y2.
         scores: of every image their confidences, k in [0, 1].
         classes: of every image their classes, k.
         truth: of every image the true boxes, `m 4`.
@@ -311,7 +343,7 @@ def boxes(
     """
     check_range(iou, "iou", 0.0, 1.0, low_open=True)
     parts: dict[str, list[NDArray[Any]]] = {name: [] for name in ("score", "right", "class", "area", "overlap", IMAGE)}
-    for number, own in enumerate(zip(found, scores, classes, truth, truth_classes, strict=True)):
+    for number, own in enumerate(zip(detected, scores, classes, truth, truth_classes, strict=True)):
         near, sure, kinds, real, real_kinds = (np.asarray(v, dtype=np.float64) for v in own)
         near, real = near.reshape(-1, 4), real.reshape(-1, 4)
         if not len(near) == len(sure) == len(kinds) or len(real) != len(real_kinds):
@@ -321,14 +353,14 @@ def boxes(
         values = (sure, right, kinds.astype(np.int64), areas(near), overlap, np.array([name] * len(near)))
         for key, value in zip(parts, values, strict=True):
             parts[key].append(value)
-    kept = {key: np.concatenate([v for v in own if len(v)] or [np.zeros(0)]) for key, own in parts.items()}
-    if not len(kept["score"]):
+    rows = {key: np.concatenate([v for v in own if len(v)] or [np.zeros(0)]) for key, own in parts.items()}
+    if not len(rows["score"]):
         raise InputError("predictions of boxes need at least one box, got none; lower the detector's threshold")
     names = None if class_names is None else np.array(list(class_names))
-    size = np.array(list(SIZES))[np.searchsorted(list(SIZES.values()), kept["area"], side="right") - 1]
-    columns = {IMAGE: kept[IMAGE], "size": size, "overlap": kept["overlap"]}
-    columns["box_class"] = kept["class"] if names is None else names[kept["class"]]
-    return Predictions.from_pairs(kept["right"].astype(np.int64), kept["score"], split=split, unit=IMAGE, **columns)
+    size = np.array(list(SIZES))[np.searchsorted(list(SIZES.values()), rows["area"], side="right") - 1]
+    columns = {IMAGE: rows[IMAGE], "size": size, "overlap": rows["overlap"]}
+    columns["box_class"] = rows["class"] if names is None else names[rows["class"]]
+    return Predictions.from_pairs(rows["right"].astype(np.int64), rows["score"], split=split, unit=IMAGE, **columns)
 
 
 def from_coco(
@@ -359,18 +391,18 @@ def from_coco(
         >>> p.columns["box_class"].tolist(), p.facts.correct.tolist()
         (['cup'], [True])
     """
-    given, known = formats.read_json(detections), formats.read_json(annotations)
+    detected, known = formats.read_json(detections), formats.read_json(annotations)
     try:
-        names = {one["id"]: str(one["name"]) for one in known["categories"]}
+        names = {category["id"]: str(category["name"]) for category in known["categories"]}
         place = {key: k for k, key in enumerate(names)}
         tables: list[dict[Any, list[tuple[Floats, int, float]]]] = [{}, {}]
-        real = [one for one in known["annotations"] if not one.get("iscrowd")]
-        for table, rows in zip(tables, (given, real), strict=True):
-            for one in rows:
-                x, y, width, height = one["bbox"]
+        real = [row for row in known["annotations"] if not row.get("iscrowd")]
+        for table, rows in zip(tables, (detected, real), strict=True):
+            for row in rows:
+                x, y, width, height = row["bbox"]
                 box = np.array([x, y, x + width, y + height], dtype=np.float64)
-                own = (box, place[one["category_id"]], float(one.get("score", 1.0)))
-                table.setdefault(one["image_id"], []).append(own)
+                own = (box, place[row["category_id"]], float(row.get("score", 1.0)))
+                table.setdefault(row["image_id"], []).append(own)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(
             f"{detections} and {annotations} must be results and annotations in the layout of COCO, but "

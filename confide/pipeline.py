@@ -5,6 +5,7 @@ conclude. `confide.run` calls them one after the other and keeps what each gives
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -16,15 +17,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from confide import calibrators, data, difficulty, evaluation, features, training, trust
+from confide import calibrators, data, difficulty, evaluation, features, scale, training, trust
 from confide.calibrators import DIFFICULTY
 from confide.calibrators.fitting import NONE
 from confide.checks import InputError, MissingExtra
 from confide.config import Config, MethodChoice, load_config
+from confide.evaluation.streaming import ROWS as SHARD_ROWS, shard_paths
 from confide.features.extraction import weights_digest
 from confide.files import disk, formats
 from confide.metrics import table_words
-from confide.predictions import Predictions
+from confide.predictions import Predictions, predictions_from_columns
 from confide.records import Dataset, Features, Scores
 from confide.results import About, Comparison, Curve, Evaluation, ModelPoint
 from confide.scoring import fitted_extractor
@@ -33,6 +35,7 @@ from confide.training.distributed import held, is_lead_process
 from confide.training.jobs import TrainingJob, TrainingOutcome, train_networks
 
 __all__ = [
+    "SketchJob",
     "add_trust",
     "apply_calibrator",
     "calibration_effect",
@@ -49,6 +52,8 @@ __all__ = [
     "score_predicted_class",
     "score_split",
     "settings_of",
+    "sketch_files",
+    "sketch_folder",
     "try_training",
     "with_difficulty",
 ]
@@ -374,12 +379,13 @@ def _opinion_rows(
     calibrator: calibrators.Calibrator, path: str | Path, extract_by: Callable[..., Features] | None
 ) -> Features:
     """Features by the extractor that the calibrator was fitted with."""
-    word = calibrator.source.get("extractor")
-    needs = f"{path} needs features of these samples, {calibrator.feature_dim} each by '{word}'"
+    word = calibrator.source.extractor
+    by = f" by '{word}'" if word else ""
+    needs = f"{path} needs features of these samples, {calibrator.feature_dim} each{by}"
     if extract_by is None or not word:
         raise InputError(f"{needs}; pass them by --second FILE")
     try:
-        return extract_by(str(word), **calibrator.source.get("options", {}))
+        return extract_by(word, **calibrator.source.options)
     except (InputError, MissingExtra) as error:
         raise InputError(f"{needs}, which cannot be made here: {error}; pass them by --second FILE") from None
 
@@ -573,7 +579,7 @@ def add_trust(
 
 def _second_opinion(predictor: trust.Trust, path: str | Path, extract_by: Callable[..., Features] | None) -> Features:
     """Features by the extractor that the predictor's file names; one line with what to do where they cannot be had."""
-    word = predictor.about.get("second_extractor")
+    word = predictor.about.second_extractor
     needs = f"{path} needs a second opinion on these samples, {predictor.second_dim} features each by '{word}'"
     if extract_by is None:
         raise InputError(f"{needs}; pass them as second")
@@ -872,3 +878,82 @@ def _what_scores_are_made_of(dataset: Dataset, choice: MethodChoice, method: Met
 def _made_of(paths: RunPaths) -> Any:
     """What the scores that lie in a training folder were made of."""
     return formats.read_json(paths.scores_of) if paths.scores_of.exists() else None
+
+
+# Predictions in more shards than one machine reads.
+
+
+@dataclass(frozen=True)
+class SketchJob:
+    """Shards that one job counts, and the file it writes."""
+
+    paths: tuple[str, ...]
+    target: str
+    split: str | None = None
+
+
+def sketch_files(job: SketchJob) -> str:
+    """The sketch of some files, written to its target; one that is there is not made again.
+
+    Args:
+        job: which files, and where to.
+
+    Returns:
+        The path of the sketch.
+
+    Example:
+        >>> confide.Predictions([[2.0, 0.0]], [0]).save("a.parquet")
+        >>> confide.pipeline.sketch_files(confide.pipeline.SketchJob(("a.parquet",), "a.npz"))
+        'a.npz'
+    """
+    if not Path(job.target).exists():
+        sketch = evaluation.Sketch()
+        for path in job.paths:
+            for columns, metadata in formats.table_batches(path, SHARD_ROWS):
+                sketch.add(predictions_from_columns(columns, metadata, job.split, path))
+        sketch.save(job.target)
+    return job.target
+
+
+def sketch_folder(
+    folder: str | Path, out: str | Path, *, engine: str = "local", workers: int = 2, split: str | None = None
+) -> evaluation.Sketch:
+    """The sketch of a folder of shards, counted by several workers; memory does not grow with the rows.
+
+    Every worker writes what it counted under a name that its files determine: after a crash the same call goes on with
+    what is missing, and a worker that dies is started again. The numbers do not depend on the workers.
+
+    Args:
+        folder: of .parquet, .npz, .csv or .jsonl files of predictions.
+        out: a folder for the parts, which all workers see.
+        engine: `local` processes, or `ray`.
+        workers: at a time.
+        split: overrides the split that files name.
+
+    Returns:
+        A `Sketch` for `evaluation.evaluate_sketch`.
+
+    Raises:
+        InputError: there are no shards, or one cannot be read.
+
+    Example:
+        >>> from pathlib import Path
+        >>> Path("shards").mkdir()
+        >>> confide.Predictions([[2.0, 0.0]], [0]).save("shards/0.parquet")
+        >>> confide.pipeline.sketch_folder("shards", "parts", workers=1).rows  # doctest: +SKIP
+        1
+    """
+    paths = [str(path) for path in shard_paths(Path(folder))]
+    each = max(1, math.ceil(len(paths) / (4 * workers)))
+    jobs = []
+    for first in range(0, len(paths), each):
+        part = tuple(paths[first : first + each])
+        facts = [(path, Path(path).stat()) for path in part]
+        stamps = [f"{path} {known.st_size} {known.st_mtime_ns}" for path, known in facts]
+        key = hashlib.sha256("\n".join([str(split), *stamps]).encode()).hexdigest()[:16]
+        payload = SketchJob(part, str(Path(out).resolve() / f"{key}.npz"), split)
+        jobs.append(scale.Job(f"shards {first} to {first + len(part) - 1}", sketch_files, payload, gpu=0.0))
+    sketch = evaluation.Sketch()
+    for target in scale.run_jobs(jobs, engine=engine, workers=workers):
+        sketch.merge(evaluation.Sketch.load(target))
+    return sketch

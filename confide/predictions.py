@@ -732,17 +732,17 @@ class Predictions:
         truth = None
         if labels is not None:
             matrix = labels if isinstance(labels, (Tensor, np.ndarray)) else np.array(labels, dtype=np.float64)
-            given = as_tensor(matrix, "labels").double().cpu().numpy()
-            if given.shape != (n, c):
-                raise InputError(f"multilabel labels must be {n} x {c} as the outputs, got shape {given.shape}")
-            known = ~(np.isnan(given) | (given == -1))
-            if not np.isin(given[known], (0.0, 1.0)).all():
-                row, column = np.argwhere(known & ~np.isin(given, (0.0, 1.0)))[0]
+            table = as_tensor(matrix, "labels").double().cpu().numpy()
+            if table.shape != (n, c):
+                raise InputError(f"multilabel labels must be {n} x {c} as the outputs, got shape {table.shape}")
+            known = ~(np.isnan(table) | (table == -1))
+            if not np.isin(table[known], (0.0, 1.0)).all():
+                row, column = np.argwhere(known & ~np.isin(table, (0.0, 1.0)))[0]
                 raise InputError(
-                    f"multilabel labels must be 0, 1 or missing (NaN, -1), got {given[row, column]:g} at sample {row}, "
+                    f"multilabel labels must be 0, 1 or missing (NaN, -1), got {table[row, column]:g} at sample {row}, "
                     f"label '{names[column]}'; mend it or leave it missing"
                 )
-            truth = given.T[known.T].astype(np.int64)
+            truth = table.T[known.T].astype(np.int64)
         places, rows = np.nonzero(known.T)  # label by label, so that labels come in their order
         cells = values[torch.from_numpy(rows), torch.from_numpy(places)]
         row_columns = {name: np.asarray(own)[rows] for name, own in (columns or {}).items()}

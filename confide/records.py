@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.checks import InputError, check_ids
+from confide.checks import InputError, check_ids, check_record
 from confide.files import formats
 from confide.files.columns import FEATURE_COLUMNS, ID_COLUMNS, first_column
 from confide.files.frames import as_frame
@@ -253,6 +253,29 @@ def _shape(values: Any) -> tuple[int, ...]:
         return ()
 
 
+@dataclass(frozen=True)
+class FeatureSource:
+    """Where the features of a fit came from; empty where nobody said."""
+
+    extractor: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of the extractor, plain JSON values where it is to be saved."""
+    split: str | None = None
+    class_names: tuple[str, ...] = ()
+
+    def as_record(self) -> dict[str, Any]:
+        """What is known, for a file."""
+        extractor = {} if self.extractor is None else {"extractor": self.extractor, "options": dict(self.options)}
+        others = {"split": self.split, "class_names": list(self.class_names)}
+        return {**extractor, **{name: value for name, value in others.items() if value}}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> FeatureSource:
+        """The source that a file tells, each field held against its kind."""
+        source = check_record(cls(**{own.name: record[own.name] for own in fields(cls) if own.name in record}))
+        return replace(source, class_names=tuple(source.class_names))
+
+
 @dataclass(frozen=True, eq=False)
 class Features:
     """Feature rows `n d` of one split; `values` may be memory-mapped or sharded (anything sliced by rows)."""
@@ -277,6 +300,13 @@ class Features:
     @property
     def dim(self) -> int:
         return int(self.values.shape[1])
+
+    @property
+    def source(self) -> FeatureSource:
+        """Where the rows came from; empty where the extractor is not known."""
+        if self.extractor in ("", "unknown"):
+            return FeatureSource()
+        return FeatureSource(self.extractor, dict(self.options), self.split or None)
 
     def save(self, path: str | Path) -> None:
         """Write as npz or parquet: `id, label, features`; extractor and split as metadata.

@@ -575,7 +575,8 @@ class DecisionResult:
     expected: Measurement
     measured: Measurement | None = None
     saved: Measurement | None = None
-    asked: int = 0
+    deferred: int = 0
+    """How many samples a person decides; `asked` in files."""
     threshold: float | None = None
     break_even: tuple[BreakEvenPoint, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -586,11 +587,13 @@ class DecisionResult:
         """The row as it stands in evaluation.json."""
         costs = {name: getattr(self, name) for name in ("expected", "measured", "saved")}
         points = [asdict(point) for point in self.break_even]
-        return {**vars(self), "break_even": points, **{k: None if v is None else v.as_row() for k, v in costs.items()}}
+        row = {**vars(self), "break_even": points, **{k: None if v is None else v.as_row() for k, v in costs.items()}}
+        return {"asked" if name == "deferred" else name: value for name, value in row.items()}
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> DecisionResult:
         """The result of a row of evaluation.json."""
+        row = {"deferred" if name == "asked" else name: value for name, value in row.items()}
         known = {name: row[name] for name in (f.name for f in fields(cls)) if name in row}
         known |= {k: None if row[k] is None else _measurement(row[k]) for k in ("expected", "measured", "saved")}
         points = [{k: _number(v) for k, v in point.items()} for point in row["break_even"]]

@@ -257,7 +257,7 @@ def _fit_and_score(samples: _Samples) -> tuple[list[Scores], difficulty.FittedDi
         fitted = difficulty.fit(method.word, fit_rows, **options)
         if samples.class_names:
             # So that classes of other data are told apart by name.
-            fitted = replace(fitted, source={**fitted.source, "class_names": list(samples.class_names)})
+            fitted = replace(fitted, source=replace(fitted.source, class_names=tuple(samples.class_names)))
         by_method.append(fitted.score(rows, None if request.labels == "given" else request.labels))
     return by_method, fitted
 
@@ -577,12 +577,12 @@ def fitted_extractor(path: str, fitted: difficulty.FittedDifficulty) -> tuple[st
         >>> fitted_extractor("fit.safetensors", difficulty.fit("prototype", rows))
         ('pixels', {'size': 2})
     """
-    word, options = fitted.source.get("extractor"), fitted.source.get("options", {})
+    word, options = fitted.source.extractor, fitted.source.options
     try:
         if word == "cached" and not options:
             return "cached", {}
-        method, _ = split_word(word if isinstance(word, str) else "")
-        method.check_options(options if isinstance(options, dict) else {"options": options})
+        method, _ = split_word(word or "")
+        method.check_options(options)
     except (InputError, OptionError):
         named = f", which is {word!r} there," if word else ""
         raise InputError(
@@ -596,7 +596,7 @@ def _score_by_fit(fitted: difficulty.FittedDifficulty, samples: _Samples) -> Sco
     """Scores of the data by the fit: to the labels' classes, or to the likeliest or nearest one."""
     rows, labels = samples.scored_features(), samples.request.labels
     # Features of another extractor may have the same width and mean something else.
-    named = fitted.source.get("extractor")
+    named = fitted.source.extractor
     if _is_extractor(named) and _is_extractor(rows.extractor) and named != rows.extractor:
         samples.notes.append(f"the fit is of features by '{named}', these are by '{rows.extractor}'")
     if labels != "given" or not fitted.uses_labels:
@@ -606,7 +606,7 @@ def _score_by_fit(fitted: difficulty.FittedDifficulty, samples: _Samples) -> Sco
 
 def _labels_of_the_fit(fitted: difficulty.FittedDifficulty, rows: Features, samples: _Samples) -> NDArray[np.int64]:
     """Labels as the fit numbers its classes: by name where both sides have names."""
-    ours, theirs = fitted.source.get("class_names"), samples.class_names
+    ours, theirs = fitted.source.class_names, samples.class_names
     if not ours or not theirs or _only_numbered(ours) or _only_numbered(theirs):
         return rows.labels
     place = {name: k for k, name in enumerate(ours)}

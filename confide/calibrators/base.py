@@ -22,6 +22,7 @@ from confide.checks import InputError
 from confide.files import formats
 from confide.files.fitted import FittedState, save_fitted
 from confide.predictions import Predictions
+from confide.records import FeatureSource
 from confide.registry import OptionSpec, Registry
 from confide.types import Logits, PerSample
 
@@ -107,7 +108,7 @@ class Calibrator:
     notes: tuple[str, ...] = ()
     feature_dim: int | None = None
     opinions: tuple[str, ...] = ()
-    source: Mapping[str, Any] = field(default_factory=dict)
+    source: FeatureSource = field(default_factory=FeatureSource)
 
     def __getattr__(self, name: str) -> Any:
         values = self.__dict__.get("values", {})
@@ -191,8 +192,8 @@ class Calibrator:
             "notes": list(self.notes),
         }
         if CALIBRATORS.get(self.word).spec.wants != "nothing":
-            beside = {"feature_dim": self.feature_dim, "opinions": list(self.opinions), "source": dict(self.source)}
-            record |= {"evidence": beside}
+            beside = {"feature_dim": self.feature_dim, "opinions": list(self.opinions)}
+            record |= {"evidence": {**beside, "source": self.source.as_record()}}
         return FittedState(record, self.values)
 
 

@@ -19,7 +19,7 @@ from confide.checks import InputError
 from confide.difficulty import FittedDifficulty
 from confide.difficulty.from_features import GaussianDifficulty
 from confide.predictions import Predictions, feature_rows
-from confide.records import Features
+from confide.records import Features, FeatureSource
 from confide.trust import Trust
 from confide.trust.distances import NeighbourDistance, TrustScore
 from confide.types import ClassIndices, Logits
@@ -34,7 +34,7 @@ class Reference:
     rows: NDArray[Any] | None = None
     labels: ClassIndices | None = None
     fitted: FittedDifficulty | None = None
-    source: Mapping[str, Any] = field(default_factory=dict)
+    source: FeatureSource = field(default_factory=FeatureSource)
 
     @cached_property
     def gaussians(self) -> GaussianDifficulty:
@@ -78,11 +78,10 @@ def reference_of(word: str, fitted: Any, num_classes: int) -> Reference:
     if isinstance(fitted, Features):
         if fitted.split == "test":
             raise InputError(f"calibrator '{word}' must not compare with the test split; pass the features of 'train'")
-        source = {"extractor": fitted.extractor, "options": dict(fitted.options), "split": fitted.split}
-        return Reference(word, num_classes, np.asarray(fitted.values[:]), np.asarray(fitted.labels), source=source)
+        rows, labels = np.asarray(fitted.values[:]), np.asarray(fitted.labels)
+        return Reference(word, num_classes, rows, labels, source=fitted.source)
     if isinstance(fitted, Trust) and isinstance(fitted.scorer, (TrustScore, NeighbourDistance)):
-        scorer, labels = fitted.scorer, None
-        source = {"extractor": fitted.about.get("extractor")}
+        scorer, source = fitted.scorer, FeatureSource(fitted.about.extractor)
         if isinstance(scorer, NeighbourDistance):
             return Reference(word, num_classes, scorer.points.numpy(), source=source)
         labels = np.repeat(np.arange(len(scorer.bounds) - 1), np.diff(scorer.bounds))

@@ -44,6 +44,7 @@ from confide.metrics.view import Design
 from confide.numerics.blocks import one_thread
 from confide.predictions import Predictions, feature_rows
 from confide.progress import Progress
+from confide.records import FeatureSource
 from confide.registry import Method
 from confide.results import LEVEL
 from confide.types import Floats
@@ -191,7 +192,7 @@ def fit_one(
                 calibrator,
                 feature_dim=None if evidence.features is None else int(evidence.features.shape[1]),
                 opinions=tuple(evidence.opinions),
-                source={} if evidence.reference is None else evidence.reference.source,
+                source=FeatureSource() if evidence.reference is None else evidence.reference.source,
             )
         if evidence is None and not bool(torch.isfinite(calibrator.calibrated(logits[:TRIED_ROWS])).all()):
             raise _out_of_range(method.word, logits, "calibrated logits are not finite")

@@ -28,6 +28,7 @@ from confide.calibrators.evidence import Evidence
 from confide.checks import MOST_CLASSES, InputError, check_number, did_you_mean
 from confide.files.fitted import FittedState, need_fields
 from confide.predictions import Predictions
+from confide.records import FeatureSource
 from confide.types import Logits
 
 SHRINKAGES = (0.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10000.0, math.inf)
@@ -278,8 +279,8 @@ def calibrator_from_state(state: FittedState) -> Calibrator:
     if beside is None:
         return _tried(Calibrator(word, state.tensors, *facts))
     need_fields(beside, {"feature_dim": (int, type(None)), "opinions": list, "source": dict})
-    names = tuple(map(str, beside["opinions"]))
-    return _tried(Calibrator(word, state.tensors, *facts, beside["feature_dim"], names, beside["source"]))
+    names, source = tuple(map(str, beside["opinions"])), FeatureSource.from_record(beside["source"])
+    return _tried(Calibrator(word, state.tensors, *facts, beside["feature_dim"], names, source))
 
 
 def _tried(calibrator: Calibrator) -> Calibrator:

@@ -219,11 +219,11 @@ def apply_second_opinion(values: Values, logits: Logits, evidence: Evidence) -> 
     weights = torch.cat([values["network"].reshape(1), values["weights"]])
     joined = sum(weight * table for weight, table in zip(weights, tables, strict=True))
     assert isinstance(joined, Tensor)
-    kept = part_of(values, "kept")
-    if kept:
+    regression = part_of(values, "kept")
+    if regression:
         classes = logits.argmax(dim=1)
         signals = kept_signals(values, logits, classes, evidence)
-        odds = ((signals - kept["mean"]) / kept["deviation"]) @ kept["weight"] + kept["bias"]
+        odds = ((signals - regression["mean"]) / regression["deviation"]) @ regression["weight"] + regression["bias"]
         return with_log_odds(joined, classes, odds)
     classes = joined.argmax(dim=1)
     slope, shift = values["map"]
@@ -335,8 +335,8 @@ def second_opinion(
     notes = [chosen.note] if chosen.note else []
     if classes == "kept":
         values["network_alone"] = torch.tensor(chosen.alone / spread, dtype=torch.float64)
-        kept, note = _kept_regression(values, logits.double(), labels, counts, evidence)
-        values |= kept
+        regression, note = _kept_regression(values, logits.double(), labels, counts, evidence)
+        values |= regression
         notes = [note] if note else []
     return FittedValues(values, tuple(notes))
 
@@ -426,5 +426,5 @@ def _kept_regression(
         note = "the opinion does not tell better whether a prediction is right, so it gets no weight"
     else:
         regression, note = fit_logistic(signals, correct, penalty, counts), ""
-    kept = {f"kept.{name}": torch.from_numpy(value) for name, value in regression.state().items()}
-    return {**kept, **strength}, note
+    state = {f"kept.{name}": torch.from_numpy(value) for name, value in regression.state().items()}
+    return {**state, **strength}, note

@@ -20,6 +20,7 @@ EXAMPLE = (
     "  confide evaluate shards/ --metrics accuracy ece aurc --no-intervals\n"
     "  confide evaluate predictions.npz --by class --scores difficulty.parquet --out results --json\n"
     "  confide evaluate predictions.npz --expect 'ece<0.03' --expect 'accuracy>=0.9' --expect-surely\n"
+    "  confide evaluate shards/ --sketch --engine ray --workers 8 --out results\n"
     "  confide evaluate runs/adafocal --shift corruptions --data cifar10"
 )
 
@@ -38,6 +39,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--score", nargs="+", help="what ranks the samples: msp entropy margin max_logit ...")
     add("--scores", metavar="FILE", help="difficulty of the samples, joined by id")
     add("--weights", metavar="COLUMN", help=WEIGHTS)
+    add("--sketch", action="store_true", help="of a folder: count in cells, so that memory does not grow with the rows")
+    add("--engine", choices=("local", "ray"), help="with --sketch: who counts, processes here or a Ray cluster")
+    add("--workers", type=int, metavar="N", help="with --engine: how many at a time (default: 2)")
     add("--no-intervals", action="store_true", help="values only: no bootstrap, no calibration test")
     add("--out", metavar="DIR", help="where to write (default: FILE's name + -evaluation)")
     add("--title", help="title of the report")
@@ -68,10 +72,13 @@ def run(args: argparse.Namespace) -> int:
         from_evaluate(args)
         return 0
     check_not_shifted(args)
+    if args.sketch:
+        refuse_flags(args, ("by", "score", "scores", "unit", "weights"), "--sketch counts all samples by confidence")
+        return finish(args, sketched(args), [])
+    refuse_flags(args, ("engine", "workers"), "without --sketch a folder is read by this process")
     from confide.evaluation.evaluate import OWN_GROUPS, available_words, evaluate
     from confide.evaluation.streaming import as_predictions
     from confide.records import Scores
-    from confide.report import verdict_sentence, write_report
     from confide.results import About
 
     own = filter(None, [args.unit, args.weights])
@@ -106,8 +113,34 @@ def run(args: argparse.Namespace) -> int:
         title=args.title or name,
         about=About(commands=(args.command,)),
     )
-    doubted = dict.fromkeys(str(doubt.message) for doubt in doubts)
-    evaluation = replace(evaluation, warnings=(*evaluation.warnings, *doubted))
+    return finish(args, evaluation, [str(doubt.message) for doubt in doubts])
+
+
+def sketched(args: argparse.Namespace) -> Evaluation:
+    """The evaluation of a folder in memory that does not grow with its rows."""
+    from confide.evaluation import evaluate_sketch, sketch_of
+    from confide.pipeline import sketch_folder
+    from confide.results import About
+
+    name = Path(args.source).name.split(".")[0]
+    if args.engine:
+        parts = Path(args.out or Path(args.source).parent / f"{name}-evaluation") / "parts"
+        sketch = sketch_folder(args.source, parts, engine=args.engine, workers=args.workers or 2, split=args.split)
+    else:
+        sketch = sketch_of(args.source, args.split)
+    metrics: Any = args.metrics[0] if args.metrics in (["core"], ["all"]) else args.metrics
+    known = About(commands=(args.command,))
+    title = args.title or name
+    return evaluate_sketch(sketch, metrics, not args.no_intervals, model=name, seed=args.seed, title=title, about=known)
+
+
+def finish(args: argparse.Namespace, evaluation: Evaluation, doubts: list[str]) -> int:
+    """Write the evaluation and its report, print it, and look at what was expected."""
+    from confide.report import verdict_sentence, write_report
+
+    plainly, surely = expectations_of(args)
+    name = Path(args.source).name.split(".")[0]
+    evaluation = replace(evaluation, warnings=(*evaluation.warnings, *dict.fromkeys(doubts)))
     out = Path(args.out) if args.out else Path(args.source).parent / f"{name}-evaluation"
     evaluation.save(out / "evaluation.json")
     write_report(evaluation, out / "report.html")

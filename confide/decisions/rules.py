@@ -139,11 +139,11 @@ class DecisionRule:
             own[rows] = np.take_along_axis(costs, best[rows, None], axis=1)[:, 0]
             asking[rows] = np.inf if self.abstain is None else chances @ self.abstain
         saving = own - asking
-        asked = saving > 0
+        deferred = saving > 0
         if self.capacity is not None:
-            asked[np.argsort(-saving, kind="stable")[self.capacity :]] = False
-        actions = np.where(asked, ASK, best)
-        expected = np.where(asked, asking, own)
+            deferred[np.argsort(-saving, kind="stable")[self.capacity :]] = False
+        actions = np.where(deferred, ASK, best)
+        expected = np.where(deferred, asking, own)
         order = np.argsort(-(own if self.abstain is None else saving), kind="stable")
         result = self._result(predictions, actions, best, own, expected, order)
         return Decisions(
@@ -159,21 +159,23 @@ class DecisionRule:
         expected: Floats,
         order: NDArray[np.intp],
     ) -> DecisionResult:
-        n, asked = len(actions), actions == ASK
+        n, deferred = len(actions), actions == ASK
         names = self.actions or (
             class_words(predictions) if self.costs.shape[1] == len(self.costs) else map(str, range(self.costs.shape[1]))
         )
         weights = predictions.relative_weights
-        counts = np.bincount(best[~asked], None if weights is None else weights[~asked], minlength=self.costs.shape[1])
+        counts = np.bincount(
+            best[~deferred], None if weights is None else weights[~deferred], minlength=self.costs.shape[1]
+        )
         shares = {name: float(count / n) for name, count in zip(names, counts, strict=True)}
         if self.abstain is not None:
-            shares["ask"] = float(np.average(asked, weights=weights))
+            shares["ask"] = float(np.average(deferred, weights=weights))
         measured = saved = true_own = None
         warnings = list(self._doubts(predictions))
         if predictions.has_labels:
             labels = predictions.labels.cpu().numpy()
             true_own = self.costs[labels, best]
-            real = true_own if self.abstain is None else np.where(asked, self.abstain[labels], true_own)
+            real = true_own if self.abstain is None else np.where(deferred, self.abstain[labels], true_own)
             measured = _mean_cost("measured_cost", real, weights)
             warnings += _cost_doubts(expected, real, weights)
             if self.costs.shape[1] == len(self.costs):
@@ -185,7 +187,7 @@ class DecisionRule:
             expected=_mean_cost("expected_cost", expected, weights),
             measured=measured,
             saved=saved,
-            asked=int(asked.sum()),
+            deferred=int(deferred.sum()),
             threshold=self.threshold,
             break_even=_break_even(own, true_own, order, weights),
             warnings=tuple(warnings),
@@ -227,7 +229,7 @@ class Decisions:
     rule: DecisionRule
 
     @property
-    def asked(self) -> Tensor:
+    def deferred(self) -> Tensor:
         """Which samples a person is asked about."""
         return self.actions == ASK
 

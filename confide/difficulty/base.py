@@ -21,7 +21,7 @@ from confide.checks import InputError, as_tensor, check_ids, check_labels
 from confide.difficulty.training_logs import as_log
 from confide.files import fitted, formats
 from confide.files.fitted import FittedState
-from confide.records import Features, Ids, Scores, default_ids
+from confide.records import Features, FeatureSource, Ids, Scores, default_ids
 from confide.registry import OptionSpec, Registry
 from confide.results import DifficultyInfo
 from confide.types import ClassIndices, Floats
@@ -129,8 +129,8 @@ class FittedDifficulty:
     options: Mapping[str, Any]
     model: DifficultyModel
     num_classes: int
-    source: Mapping[str, Any] = field(default_factory=dict)
-    """Where the features came from, in plain JSON values, such as {"extractor": "pixels", "options": {"size": 4}}."""
+    source: FeatureSource = field(default_factory=FeatureSource)
+    """Where the features came from."""
 
     @property
     def uses_labels(self) -> bool:
@@ -172,8 +172,8 @@ class FittedDifficulty:
             restore(numbers, arrays, self.model.notes)  # what could not be read again is not written
         except ValueError as error:
             raise InputError(f"difficulty '{self.method}' cannot be saved: {error}; fit it on other features") from None
-        record = {name: getattr(self, name) for name in ("method", "options", "num_classes", "source")}
-        record |= {"notes": self.model.notes, "numbers": numbers}
+        record = {name: getattr(self, name) for name in ("method", "options", "num_classes")}
+        record |= {"source": self.source.as_record(), "notes": self.model.notes, "numbers": numbers}
         tensors = {name: torch.from_numpy(np.array(values, order="C")) for name, values in arrays.items()}
         fitted.save_fitted(path, formats.DIFFICULTY, FittedState(record, tensors))
 
@@ -256,15 +256,8 @@ def fit(word: str, features: Any, labels: Any = None, **options: Any) -> FittedD
         raise InputError(f"labels to fit on must be class indices, got {rows.labels!r}; words are for scoring")
     model = method.function(rows.values, rows.labels, **options)
     num_classes = int(rows.labels.max()) + 1 if rows.labels is not None else 0
-    return FittedDifficulty(word, _plain_options({**method.options, **options}), model, num_classes, _source(features))
-
-
-def _source(features: Any) -> dict[str, Any]:
-    """What a record of features knows of where they come from."""
-    if not isinstance(features, Features) or features.extractor in ("", "unknown"):
-        return {}
-    source = {"extractor": features.extractor, "options": dict(features.options)}
-    return {**source, "split": features.split} if features.split else source
+    source = features.source if isinstance(features, Features) else FeatureSource()
+    return FittedDifficulty(word, _plain_options({**method.options, **options}), model, num_classes, source)
 
 
 def score(word: str, features: Any, labels: Any = None, *, ids: Any = None, **options: Any) -> Scores:
@@ -368,4 +361,5 @@ def _restored(state: FittedState) -> FittedDifficulty:
     classes = getattr(model, "num_classes", max(record["num_classes"], 0))
     if classes != record["num_classes"]:
         raise ValueError(f"num_classes must be {classes}, got {record['num_classes']}")
-    return FittedDifficulty(word, record["options"], model, record["num_classes"], record["source"])
+    source = FeatureSource.from_record(record["source"])
+    return FittedDifficulty(word, record["options"], model, record["num_classes"], source)

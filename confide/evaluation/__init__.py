@@ -19,6 +19,11 @@ from confide.evaluation.operating_points import (
 )
 from confide.evaluation.risks import observed_risks as observed_risks
 from confide.evaluation.seeds import GroupComparison as GroupComparison, compare_groups as compare_groups
+from confide.evaluation.sketches import (
+    Sketch as Sketch,
+    evaluate_sketch as evaluate_sketch,
+    sketch_of as sketch_of,
+)
 from confide.evaluation.slices import Slice as Slice, SliceReport as SliceReport, find_slices as find_slices
 from confide.evaluation.trust import (
     TrustValues as TrustValues,

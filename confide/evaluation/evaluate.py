@@ -480,7 +480,9 @@ def evaluate(
     predictions = as_predictions(predictions, columns=columns, ids=scores is not None, score=score, weights=weights)
     if (rows := predictions.weighted_rows) is not None:
         n, predictions = len(predictions), predictions.take(rows)
-        by, score, trust, strata, unit = (values_of_rows(given, rows, n) for given in (by, score, trust, strata, unit))
+        by, score, trust, strata, unit = (
+            values_of_rows(values, rows, n) for values in (by, score, trust, strata, unit)
+        )
     tables = any(parse_metric(word)[0].spec.from_class_table for word in metric_words(metrics))
     design = design_of(predictions, strata, unit)
     base = metric_samples(predictions, class_table=tables, design=design)
@@ -514,14 +516,14 @@ def evaluate(
     )
 
 
-def values_of_rows(given: Any, rows: Indices, n: int) -> Any:
-    """What was given for each of n samples, for these rows; words and what is no vector stay as they are."""
-    if isinstance(given, Mapping):
-        return {name: values_of_rows(values, rows, n) for name, values in given.items()}
-    if given is None or isinstance(given, str) or (isinstance(given, (list, tuple)) and isinstance(given[0], str)):
-        return given
-    values = given.detach().cpu().numpy() if hasattr(given, "detach") else np.asarray(given)
-    return values[rows] if values.shape == (n,) else given
+def values_of_rows(option: Any, rows: Indices, n: int) -> Any:
+    """An option with a value for each of n samples, for these rows; words and what is no vector stay as they are."""
+    if isinstance(option, Mapping):
+        return {name: values_of_rows(values, rows, n) for name, values in option.items()}
+    if option is None or isinstance(option, str) or (isinstance(option, (list, tuple)) and isinstance(option[0], str)):
+        return option
+    values = option.detach().cpu().numpy() if hasattr(option, "detach") else np.asarray(option)
+    return values[rows] if values.shape == (n,) else option
 
 
 def label_doubts(predictions: Predictions) -> tuple[str, ...]:

@@ -86,7 +86,7 @@ def operating_point(
     predictions = predictions.weighted(weights)
     if (rows := predictions.weighted_rows) is not None:
         n, predictions = len(predictions), predictions.take(rows)
-        score, losses = (values_of_rows(given, rows, n) for given in (score, losses))
+        score, losses = (values_of_rows(values, rows, n) for values in (score, losses))
     if (risk is None) == (coverage is None):
         raise InputError("operating_point needs either risk= or coverage=; give one of them")
     check_range(confidence, "confidence", 0, 1, low_open=True, high_open=True)

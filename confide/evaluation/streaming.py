@@ -71,11 +71,19 @@ def shard_predictions(shard: Any) -> Predictions:
     raise InputError(f"a shard must be Predictions or (logits, labels), got {type(shard).__name__}")
 
 
-def from_folder(folder: Path, split: str | None) -> Iterator[Predictions]:
-    """Records of all table files of a folder, in the order of their names, large ones in parts."""
+def shard_paths(folder: Path) -> list[Path]:
+    """All table files of a folder, in the order of their names."""
+    if not folder.is_dir():
+        raise InputError(f"{folder} must be a folder of files of predictions, got none; check the path")
     paths = sorted(p for p in folder.iterdir() if p.name.endswith(SHARD_ENDINGS) and not p.name.startswith("."))
     if not paths:
         raise InputError(f"{folder} must hold .parquet, .npz or .csv files of predictions, got none; check the path")
+    return paths
+
+
+def from_folder(folder: Path, split: str | None) -> Iterator[Predictions]:
+    """Records of all table files of a folder, in the order of their names, large ones in parts."""
+    paths = shard_paths(folder)
     with Progress("read shards", len(paths)) as progress:
         for path in paths:
             for columns, metadata in formats.table_batches(path, ROWS):

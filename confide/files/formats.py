@@ -303,6 +303,11 @@ def write_json(path: str | Path, value: Any) -> None:
     write_text(path, json.dumps(plain(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
+def json_text(value: Any) -> str:
+    """JSON of plain values in one line."""
+    return json.dumps(plain(value), ensure_ascii=False, allow_nan=False)
+
+
 def plain(value: Any) -> Any:
     """Value as JSON can hold it: numpy and torch scalars and arrays to Python, non-finite numbers to None.
 

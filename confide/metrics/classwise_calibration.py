@@ -35,9 +35,9 @@ CLASSES = ("all", "present", "to_largest")
 
 def counted_classes(predictions: Predictions, classes: str) -> NDArray[np.bool_]:
     """Which classes count: all, those among the labels, or those up to the largest label."""
-    counts = np.bincount(predictions.labels.cpu().numpy(), minlength=predictions.num_classes)
     if classes == "all":
-        return np.ones(len(counts), dtype=np.bool_)
+        return np.ones(predictions.num_classes, dtype=np.bool_)
+    counts = np.bincount(predictions.labels.cpu().numpy(), minlength=predictions.num_classes)
     last = int(np.flatnonzero(counts)[-1])
     return np.asarray(counts > 0 if classes == "present" else np.arange(len(counts)) <= last)
 
@@ -273,7 +273,7 @@ def classwise_influence(
 ) -> Influence:
     """psi of class-wise ECE: of every row the sum of its residuals with the sign of their cell, soft where unclear."""
     predictions = view.predictions
-    counted, n, one = counted_classes(predictions, classes), len(predictions), typical_weight(predictions)
+    counted, n, unit_weight = counted_classes(predictions, classes), len(predictions), typical_weight(predictions)
     cells = cell_index(predictions, bins, edges) if binning == "mass" else None
     table = predictions.class_table(bins, closed) if cells is None else mass_table(predictions, cells, bins)
     sums, squares = table.confidence - table.hits, table.squares - 2 * table.truth + table.hit_squares
@@ -291,9 +291,9 @@ def classwise_influence(
     # Hits of a cell vary about their true mean: what was expected, more or less as in that bin over all classes.
     expected, seen = np.maximum(table.confidence[counted], 0.0), table.hits[counted]
     hits = expected * (seen.sum(axis=0) / np.maximum(expected.sum(axis=0), 1e-300))
-    rate = np.clip(hits / np.maximum(table.count[counted], one), 0.0, 1.0)
-    hits = hits / one
-    chance = float(absolute_deviation(hits, hits * (1 - rate)).sum()) * one / n
+    rate = np.clip(hits / np.maximum(table.count[counted], unit_weight), 0.0, 1.0)
+    hits = hits / unit_weight
+    chance = float(absolute_deviation(hits, hits * (1 - rate)).sum()) * unit_weight / n
     centre, doubt = sum_without_noise(float(np.abs(sums[counted]).sum()) / n, chance)
     psi = (psi - view.weighted_mean(psi)) / size
     return Influence(psi, noise=(rest + doubt**2) / size**2, without_noise=centre / size)
@@ -342,11 +342,11 @@ def classwise_chance(
     counted = counted_classes(predictions, classes)
     cells = cell_index(predictions, bins, edges) if binning == "mass" else None
     table = predictions.class_table(bins, closed) if cells is None else mass_table(predictions, cells, bins)
-    one = typical_weight(predictions)
-    expected = np.maximum(table.confidence[counted], 0.0) / one
-    variance = np.clip(expected - table.squares[counted] / one**2, 0.0, expected)
+    unit_weight = typical_weight(predictions)
+    expected = np.maximum(table.confidence[counted], 0.0) / unit_weight
+    variance = np.clip(expected - table.squares[counted] / unit_weight**2, 0.0, expected)
     deviation = np.minimum(absolute_deviation(expected, variance), np.sqrt(variance))
-    size = len(predictions) / one * int(counted.sum())
+    size = len(predictions) / unit_weight * int(counted.sum())
     mean, spread = float(deviation.sum()) / size, float((variance - deviation**2).sum()) / size**2
     spread *= together(predictions.num_classes)
     if mean <= 0 or spread <= 0:
@@ -406,10 +406,10 @@ def classwise_ece(
     check_choice(closed, ("right", "left"), "closed")
     check_range(bins, "bins", 1)
     predictions, counted = view.predictions, counted_classes(view.predictions, classes)
-    weights, size = predictions.relative_weights, len(predictions) * int(counted.sum())
     if binning == "width":
         table = predictions.class_table(bins, closed)
-        return float(np.abs(table.confidence - table.hits)[counted].sum() / size)
+        return float(np.abs(table.confidence - table.hits)[counted].sum() / table.count[counted].sum())
+    weights, size = predictions.relative_weights, len(predictions) * int(counted.sum())
     predictions.need_logits("class-wise calibration")
     probs, labels = predictions.probabilities(), predictions.labels
     total = 0.0

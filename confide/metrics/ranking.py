@@ -169,8 +169,8 @@ def augrc_influence(view: View, *, score: Any = "msp") -> Influence:
     """psi of the mean of the errors accepted at each sample's score: these errors + l (1 - coverage)."""
     steps = Steps.of(view, score)
     rejected = 1 - steps.before - steps.mass / 2
-    one = steps.typical(rejected, view.base.effective_n)
-    return steps.influence(steps.errors_before + steps.lost / 2, rejected, one)
+    typical = steps.typical(rejected, view.base.effective_n)
+    return steps.influence(steps.errors_before + steps.lost / 2, rejected, typical)
 
 
 @ranking_metric(

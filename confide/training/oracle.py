@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from confide import random
-from confide.checks import InputError, check_choice, check_options, check_range
+from confide.checks import InputError, check_choice, check_options, check_range, check_record
 from confide.files import formats
 from confide.files.fitted import FittedState, load_fitted, save_fitted
 from confide.losses.reweighting import class_balance_weights
@@ -124,6 +124,18 @@ class OracleNetwork(nn.Module):
             return apply_head(self.head_word, hidden.float(), self.weight, self.bias)
 
 
+@dataclass(frozen=True)
+class OracleFit:
+    """What an oracle was fitted on: the width of its body, the model that it judges, and that model's errors."""
+
+    num_classes: int
+    dim: int
+    classifier: str
+    split: str
+    n: int
+    errors: int
+
+
 @dataclass(frozen=True, eq=False)
 class Oracle:
     """A trained oracle with what is needed to use it; trust a prediction iff z > 0. `log` has a row per epoch."""
@@ -132,7 +144,7 @@ class Oracle:
     settings: OracleSettings
     backbone: Settings
     preparation: Preparation
-    about: Mapping[str, Any] = field(default_factory=dict)
+    about: OracleFit
     log: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     def __call__(self, dataset: Dataset | Split, split: str = "test", *, batch_size: int = 1000) -> Tensor:
@@ -157,7 +169,7 @@ class Oracle:
             "settings": asdict(self.settings),
             "backbone": self.backbone.as_dict(),
             "preparation": self.preparation.as_dict(),
-            "about": dict(self.about),
+            "about": asdict(self.about),
             "log": dict(self.log),
         }
         save_fitted(Path(folder) / "oracle.json", formats.ORACLE, FittedState(record, self.network.state_dict()))
@@ -172,12 +184,12 @@ class Oracle:
         record = state.record
         settings = OracleSettings(**{**record["settings"], "hidden": tuple(record["settings"]["hidden"])})
         backbone, preparation = Settings.from_dict(record["backbone"]), Preparation.from_dict(record["preparation"])
-        num_classes = int(record["about"]["num_classes"])
-        whole = build_model(backbone.model, backbone.model_options, preparation, num_classes, load_pretrained=False)
-        network = OracleNetwork(whole.body, int(record["about"]["dim"]), settings)
+        about, options = check_record(OracleFit(**record["about"])), backbone.model_options
+        whole = build_model(backbone.model, options, preparation, about.num_classes, load_pretrained=False)
+        network = OracleNetwork(whole.body, about.dim, settings)
         network.load_state_dict(state.tensors)
         log = {name: tuple(values) for name, values in record["log"].items()}
-        return cls(network.eval(), settings, backbone, preparation, record["about"], log)
+        return cls(network.eval(), settings, backbone, preparation, about, log)
 
 
 # Training an oracle.
@@ -241,14 +253,7 @@ def fit_oracle(
         data = _OracleData(classifier, source, samples, targets, settings, where)
         log = _train(where.place(network), data, settings, where)  # type: ignore[arg-type]
     network.to("cpu").eval()
-    about = {
-        "num_classes": source.num_classes,
-        "dim": dim,
-        "classifier": classifier.settings.model,
-        "split": split,
-        "n": len(samples),
-        "errors": data.errors,
-    }
+    about = OracleFit(source.num_classes, dim, classifier.settings.model, split, len(samples), data.errors)
     return Oracle(network, settings, source.settings, source.preparation, about, log)
 
 

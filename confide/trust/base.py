@@ -7,7 +7,7 @@ which checks what comes in once and remembers how it was made. High = safe, alwa
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from confide.checks import MOST_CLASSES, InputError, as_tensor, check_choice, check_finite, check_range
+from confide.checks import MOST_CLASSES, InputError, as_tensor, check_choice, check_finite, check_range, check_record
 from confide.files import formats
 from confide.files.fitted import FittedState, load_fitted, need_fields, save_fitted
 from confide.predictions import Predictions, feature_rows
@@ -81,6 +81,27 @@ class ComposedScorer(Protocol):
     ) -> dict[str, PerSample]: ...
 
 
+@dataclass(frozen=True)
+class FittedOn:
+    """What a trust predictor was fitted on: no samples (`n` is 0) where it learns nothing."""
+
+    split: str | None = None
+    n: int = 0
+    errors: int = 0
+    extractor: str | None = None
+    second_extractor: str | None = None
+
+    def as_record(self) -> dict[str, Any]:
+        """What is known, for a file."""
+        record = {name: value for name, value in vars(self).items() if name != "second_extractor" or value is not None}
+        return record if self.n else {}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> FittedOn:
+        """What a file tells, each field held against its kind."""
+        return check_record(cls(**{own.name: record[own.name] for own in fields(cls) if own.name in record}))
+
+
 @dataclass(frozen=True, eq=False)
 class Trust:
     """A fitted trust predictor: `trust(predictions, features)` is one value per sample, high = safe.
@@ -100,7 +121,7 @@ class Trust:
     num_classes: int | None = None
     feature_dim: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
-    about: Mapping[str, Any] = field(default_factory=dict)
+    about: FittedOn = field(default_factory=FittedOn)
     out_of_fold: Tensor | None = None
     second_dim: int | None = None
 
@@ -136,7 +157,7 @@ class Trust:
             if second is not None:
                 raise InputError(f"trust predictor '{self.word}' was fitted without a second opinion; leave it out")
             return None
-        of = f"features of '{self.about.get('second_extractor') or 'another extractor'}', {self.second_dim} a sample"
+        of = f"features of '{self.about.second_extractor or 'another extractor'}', {self.second_dim} a sample"
         if second is None:
             raise InputError(
                 f"trust predictor '{self.word}' was fitted with a second opinion ({of}) and needs it here too; "
@@ -168,7 +189,7 @@ class Trust:
         options = {k: v for k, v in self.options.items() if isinstance(v, (str, int, float, bool, type(None)))}
         facts = ("threshold", "scale", "wants", "num_classes", "feature_dim", "second_dim")
         record = {"method": self.word, **{name: getattr(self, name) for name in facts}}
-        record |= {"options": options, "about": dict(self.about), "state": numbers}
+        record |= {"options": options, "about": self.about.as_record(), "state": numbers}
         return save_fitted(target, formats.TRUST, FittedState(record, tensors))
 
 
@@ -222,14 +243,13 @@ def fit(word: str, predictions: Predictions | None = None, features: Any = None,
     if method.spec.learns_errors:
         check_right_and_wrong(word, predictions)
     scorer = method.function(predictions, rows, **(options if opinion is None else {**options, "second": opinion}))
-    about = {
-        "split": predictions.split,
-        "n": len(predictions),
-        "errors": len(predictions) - int(predictions.facts.correct.sum()),
-        "extractor": features.extractor if isinstance(features, Features) else None,
-    }
-    if isinstance(second, Features):
-        about["second_extractor"] = second.extractor
+    about = FittedOn(
+        predictions.split,
+        len(predictions),
+        len(predictions) - int(predictions.facts.correct.sum()),
+        features.extractor if isinstance(features, Features) else None,
+        second.extractor if isinstance(second, Features) else None,
+    )
     return Trust(
         word,
         scorer,
@@ -352,9 +372,10 @@ def _restored(state: FittedState) -> Trust:
     need_fields(record, FIELD_KINDS)
     check_choice(record["scale"], SCALES, "scale of a saved trust predictor")
     scorer = method.spec.restore(record["state"], state.tensors)
-    fields = ("threshold", "scale", "wants", "num_classes", "feature_dim", "options", "about")
+    plain = {name: record[name] for name in ("threshold", "scale", "wants", "num_classes", "feature_dim", "options")}
+    about = FittedOn.from_record(record["about"])
     # Those saved before there were second opinions have no width of one.
-    trust = Trust(method.word, scorer, **{name: record[name] for name in fields}, second_dim=record.get("second_dim"))
+    trust = Trust(method.word, scorer, **plain, about=about, second_dim=record.get("second_dim"))
     return _tried(trust, [str(name) for name in record["state"].get("columns", ())])
 
 

@@ -134,7 +134,7 @@ def test_a_saved_one_scores_new_samples_by_itself(tmp_path):
         fitted.save(tmp_path / "opinion.json")
         again = calibrators.load(tmp_path / "opinion.json")
         assert torch.equal(again(TEST, TEST_ROWS).logits, fitted(TEST, TEST_ROWS).logits)
-        assert again.source["extractor"] == "view"
+        assert again.source.extractor == "view"
         assert again.strength == fitted.strength
 
 

@@ -10,7 +10,7 @@ from confide import difficulty
 from confide.cli.main import main
 from confide.files import formats
 from confide.files.formats import tensor_metadata
-from confide.records import Scores
+from confide.records import FeatureSource, Scores
 
 PLAIN = ["--gallery", "none", "--no-verdicts"]
 
@@ -230,22 +230,24 @@ def test_features_of_another_extractor_are_noted(photos, capsys):
 
 
 @pytest.mark.parametrize(
-    "source",
+    ("source", "message"),
     [
-        {},
-        {"extractor": 7},
-        {"extractor": "of tomorrow"},
-        {"extractor": "pixels", "options": {"out": "elsewhere"}},
-        {"extractor": "pixels", "options": [1]},
+        (FeatureSource(), "must name the extractor of its features"),
+        (FeatureSource(7), "extractor must be a word or nothing, got 7"),
+        (FeatureSource("of tomorrow"), "must name the extractor of its features"),
+        (FeatureSource("pixels", {"out": "elsewhere"}), "must name the extractor of its features"),
+        (FeatureSource("pixels", class_names=({},)), "class_names must be a list, each a word, got"),
     ],
 )
-def test_a_source_from_outside_cannot_do_more_than_name_an_extractor(photos, capsys, source):
+def test_a_source_from_outside_cannot_do_more_than_name_an_extractor(photos, capsys, source, message):
     from dataclasses import replace
 
     replace(difficulty.load(photos / "fit.safetensors"), source=source).save(photos / "odd.safetensors")
     capsys.readouterr()
     assert main(["score", "photos", "--fitted", "odd.safetensors"]) == 1
-    assert "odd.safetensors must name the extractor of its features" in line_of(capsys)
+    line = line_of(capsys)
+    assert "odd.safetensors must" in line
+    assert message in line
     assert not (photos / "elsewhere").exists()
 
 

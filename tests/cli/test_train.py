@@ -19,7 +19,7 @@ from confide.cli.main import main
 from confide.config import load_config
 from confide.files import read_json, write_json
 from confide.predictions import Predictions
-from confide.records import Scores
+from confide.records import FeatureSource, Scores
 from confide.shift import corrupt, corrupt_split
 from confide.training import Trained, predict, predict_members
 
@@ -170,7 +170,7 @@ def test_a_recipe_whose_calibrator_goes_by_difficulty_takes_it_along(
     np.testing.assert_allclose(found.columns["difficulty"], scores.values, rtol=1e-6)
     # What the file says of its features is checked before it is used.
     fitted = confide.difficulty.load(run / "difficulty.safetensors")
-    bad = {"extractor": "pixels", "options": {"out": str(tmp_path / "elsewhere")}}
+    bad = FeatureSource("pixels", {"out": str(tmp_path / "elsewhere")})
     replace(fitted, source=bad).save(run / "difficulty.safetensors")
     assert main(["predict", str(run), str(alone), "--calibrator", saved, "--out", out]) == 1
     assert "the features for it cannot be had" in capsys.readouterr().err

@@ -51,12 +51,12 @@ def test_two_classes_have_a_threshold():
 
 def test_capacity_asks_where_it_saves_most():
     p = Predictions.from_probs([[0.9, 0.1], [0.55, 0.45], [0.5, 0.5], [0.7, 0.3], [0.99, 0.01]])
-    assert decisions.decide(p, 1, capacity=2).asked.tolist() == [False, True, True, False, False]
+    assert decisions.decide(p, 1, capacity=2).deferred.tolist() == [False, True, True, False, False]
     # At 0.2 a question the first does not pay, though there is room.
     decided = decisions.decide(p, 1, abstain=0.2, capacity=4)
-    assert decided.asked.tolist() == [False, True, True, True, False]
+    assert decided.deferred.tolist() == [False, True, True, True, False]
     assert decided.result.shares["ask"] == 0.6
-    assert not decisions.decide(p, 1, capacity=0).asked.any()
+    assert not decisions.decide(p, 1, capacity=0).deferred.any()
 
 
 def test_the_break_even_curve_is_what_remains():

@@ -16,7 +16,7 @@ from confide import difficulty
 from confide.checks import InputError
 from confide.files import formats
 from confide.files.formats import tensor_metadata
-from confide.records import Features
+from confide.records import Features, FeatureSource
 
 CASES = [
     ("rmd", {}),
@@ -143,17 +143,17 @@ def test_where_the_features_came_from_is_kept(tmp_path, clusters):
     rows, labels, _ = clusters()
     record = Features(rows, labels, np.arange(len(rows)), "efficientnet_lite0", "train")
     fitted = difficulty.fit("rmd", record)
-    assert fitted.source == {"extractor": "efficientnet_lite0", "options": {}, "split": "train"}
+    assert fitted.source == FeatureSource("efficientnet_lite0", {}, "train")
     sized = replace(record, extractor="pixels", options={"size": 4})
-    assert difficulty.fit("rmd", sized).source == {"extractor": "pixels", "options": {"size": 4}, "split": "train"}
-    assert difficulty.fit("rmd", rows, labels).source == {}
-    assert difficulty.fit("rmd", replace(record, extractor="unknown")).source == {}
-    source = {"extractor": "pixels", "options": {"size": 4, "deep": [1, None, "µ"]}}
+    assert difficulty.fit("rmd", sized).source == FeatureSource("pixels", {"size": 4}, "train")
+    assert difficulty.fit("rmd", rows, labels).source == FeatureSource()
+    assert difficulty.fit("rmd", replace(record, extractor="unknown")).source == FeatureSource()
+    source = FeatureSource("pixels", {"size": 4, "deep": [1, None, "µ"]}, class_names=("a", "b"))
     loaded = again(replace(fitted, source=source), tmp_path / "fit.safetensors")
     assert loaded.source == source
     assert tensor_metadata(tmp_path / "fit.safetensors")["format"] == "difficulty/1"
     with pytest.raises(InputError, match="must be plain JSON values to be saved"):
-        replace(fitted, source={"model": object()}).save(tmp_path / "fit.safetensors")
+        replace(fitted, source=FeatureSource("pixels", {"model": object()})).save(tmp_path / "fit.safetensors")
     assert difficulty.load(tmp_path / "fit.safetensors").source == source  # the earlier file is whole
 
 

@@ -70,7 +70,7 @@ def test_another_architecture_and_hidden_layers(data, classifier):
     other = fit(data, Settings(epochs=1, **{**SMALL, "model_options": {"width": 6, "hidden": 0}}))
     oracle = fit_oracle(classifier, data, backbone=other, hidden=(12, 6), augment="flip", **QUICK)
     assert oracle(data).shape == (300,)
-    assert oracle.about["classifier"] == "small_cnn"
+    assert oracle.about.classifier == "small_cnn"
 
 
 def test_files_bring_the_same_oracle_back(data, classifier, tmp_path):
@@ -96,7 +96,7 @@ def test_out_of_fold_predictions_have_errors_that_training_hides(data, classifie
     assert (honest.ids == noisy.ids).all()
     assert float(honest.facts.correct.float().mean()) < float(own) - 0.03
     oracle = fit_oracle(classifier, part, "train", targets=honest, **QUICK)
-    assert oracle.about["errors"] == int((~honest.facts.correct).sum())
+    assert oracle.about.errors == int((~honest.facts.correct).sum())
 
 
 def test_bad_input_is_one_clear_line(data, classifier):
@@ -124,7 +124,7 @@ def test_bad_input_is_one_clear_line(data, classifier):
 def test_half_precision_of_the_network_does_not_round_its_values(data, classifier):
     """Eight bits would leave a few dozen values for three hundred samples."""
     exact = fit_oracle(classifier, data, **QUICK)
-    half = Oracle(exact.network, replace(exact.settings, precision="bfloat16"), exact.backbone, exact.preparation)
+    half = replace(exact, settings=replace(exact.settings, precision="bfloat16"))
     z, expected = half(data), exact(data)
     assert len(torch.unique(z)) > 0.95 * len(torch.unique(expected))
     assert float((z - expected).abs().max()) < 0.1

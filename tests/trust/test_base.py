@@ -83,7 +83,8 @@ def test_a_folder_holds_json_and_weights_and_a_changed_weight_file_is_noticed(tm
     trust = fit("steep_slope", predictions, values, epochs=1)
     trust.save(tmp_path)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["trust.json", "trust.safetensors"]
-    assert load(tmp_path).about == {"split": "val", "n": 60, "errors": trust.about["errors"], "extractor": None}
+    assert load(tmp_path).about == trust.about
+    assert (trust.about.split, trust.about.n, trust.about.extractor) == ("val", 60, None)
     other = fit("steep_slope", predictions, values, epochs=2)
     other.save(tmp_path / "b" / "trust.json")
     (tmp_path / "trust.safetensors").write_bytes((tmp_path / "b" / "trust.safetensors").read_bytes())

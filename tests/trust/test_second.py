@@ -80,7 +80,7 @@ def test_contributions_name_it_and_one_file_holds_all(splits, informed, tmp_path
     again = load(informed.save(tmp_path))
     assert torch.equal(again(test, own, other), informed(test, own, other))
     assert again.second_dim == 6
-    assert again.about["second_extractor"] == "other"
+    assert again.about.second_extractor == "other"
     assert torch.equal(again.add_to(test, own, second=other).trust, informed(test, own, other))
 
 

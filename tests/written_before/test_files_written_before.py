@@ -87,7 +87,7 @@ def test_trust_predictors(predictions, features, name):
 def test_fitted_difficulties(features, name):
     fitted = difficulty.load(FILES / name)
     np.testing.assert_allclose(fitted.score(first(features)).values, EXPECTED[name], **CLOSE)
-    assert fitted.source["extractor"] == "pixels"
+    assert fitted.source.extractor == "pixels"
 
 
 @pytest.mark.parametrize("ending", ["parquet", "npz", "csv"])

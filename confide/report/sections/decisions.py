@@ -66,7 +66,7 @@ def _costs(view: EvaluationView, result: DecisionResult) -> list[tuple[str, str,
         meaning = "The second class is decided where its probability is above this."
         rows.append(("Threshold", fixed(result.threshold, 4), "", meaning))
     if "ask" in result.shares:
-        rows.append(("Asked about", f"{count(result.asked)} {view.unit}", "", "A person decides these."))
+        rows.append(("Asked about", f"{count(result.deferred)} {view.unit}", "", "A person decides these."))
     return rows
 
 
