@@ -171,6 +171,7 @@ class Job:
     first: int
     last: int
     resampled: int
+    words: tuple[str, ...] = WORDS
 
 
 def by_bootstrap(predictions: confide.Predictions, seed: int) -> dict[str, tuple[float, float]]:
@@ -198,7 +199,7 @@ def measured(job: Job) -> tuple[Job, list[dict[str, Any]]]:
     cell, rows = cells()[job.cell], []
     for seed in range(job.first, job.last):
         predictions = drawn_set(cell, seed)
-        evaluation = confide.evaluate(predictions, list(WORDS), score="msp", seed=seed)
+        evaluation = confide.evaluate(predictions, list(job.words), score="msp", seed=seed)
         own = {m.metric: m for m in evaluation.measurements if m.group is None}
         row: dict[str, Any] = {"theory": {word: (m.low, m.high) for word, m in own.items()}}
         row["p"] = {word: m.p_value for word, m in own.items() if m.p_value is not None}
@@ -209,13 +210,15 @@ def measured(job: Job) -> tuple[Job, list[dict[str, Any]]]:
     return job, rows
 
 
-def study(sets: int, resampled: int, workers: int, minutes: float, known: dict[str, Any], only: str) -> dict[str, Any]:
+def study(
+    sets: int, resampled: int, workers: int, minutes: float, known: dict[str, Any], only: str, words: tuple[str, ...]
+) -> dict[str, Any]:
     """The shares of intervals that hold the truth, by cell and metric; of fewer sets where the time is up."""
     every, began = cells(), time.time()
     chosen = [k for k, cell in enumerate(every) if re.search(only, key_of(cell))]
     chunk = max(1, min(20, sets // 8))
     jobs = [
-        Job(k, first, min(first + chunk, sets), resampled if every[k].n <= 2000 and not every[k].thinned else 0)
+        Job(k, first, min(first + chunk, sets), resampled if every[k].n <= 2000 and not every[k].thinned else 0, words)
         for first in range(0, sets, chunk)
         for k in chosen
     ]
@@ -240,7 +243,7 @@ def holds(bounds: tuple[float, float], truth: float) -> bool | None:
 def summary(cell: Cell, truth: dict[str, float], rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Of every metric: sets with an interval, those that hold the truth, lengths; beside the bootstrap on its sets."""
     by_metric: dict[str, Any] = {}
-    for word in WORDS:
+    for word in rows[0]["theory"]:
         held = [holds(row["theory"][word], truth[word]) for row in rows]
         both = [
             (holds(row["theory"][word], truth[word]), holds(row["bootstrap"][word], truth[word]))
@@ -293,7 +296,7 @@ def judged(results: dict[str, Any]) -> dict[str, list[str]]:
     return {"low": low, "high": high, "below": below}
 
 
-CHANGED = ("ece", "ece_mass", "classwise_ece", "halving_rejection", "coverage_at_risk")
+CHANGED = ("ece", "ece_mass", "classwise_ece", "halving_rejection", "coverage_at_risk", "mce")
 
 
 def measured_again(later: dict[str, Any]) -> list[str]:
@@ -355,7 +358,7 @@ def page(data: dict[str, Any], later: dict[str, Any] | None = None) -> str:
 
 
 def sets_text(results: dict[str, Any]) -> str:
-    counts = [cell["metrics"]["accuracy"]["sets"] for cell in results.values()]
+    counts = [max(m["sets"] for m in cell["metrics"].values()) for cell in results.values()]
     return f"{min(counts):,} to {max(counts):,}" if min(counts) < max(counts) else f"{max(counts):,}"
 
 
@@ -382,7 +385,7 @@ def table(results: dict[str, Any], text: Callable[..., str | None], words: Any =
     lines = ["| cell | n | " + " | ".join(words) + " |", "|" + "---|" * (len(words) + 2)]
     for key, cell in results.items():
         few = " (too few errors)" if cell["few_errors"] > 0.5 else ""
-        values = [text(cell["metrics"][word], key, word) or "–" for word in words]
+        values = [text(cell["metrics"][word], key, word) or "–" for word in words if word in cell["metrics"]]
         lines.append(f"| {key.split('|')[0]}{few} | {cell['n']:,} | " + " | ".join(values) + " |")
     return lines
 
@@ -393,6 +396,7 @@ def main() -> None:
     parser.add_argument("--resampled", type=int, default=300, help="sets of the bootstrap")
     parser.add_argument("--workers", type=int, default=multiprocessing.cpu_count())
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so long, with the sets there are")
+    parser.add_argument("--words", nargs="+", default=WORDS, help="only these metrics")
     parser.add_argument("--cells", default="", help="only those whose name and n (as `ties|200`) match this expression")
     parser.add_argument("--truth", help="take the true values from this .json of an earlier study")
     parser.add_argument("--commit", default="not stated")
@@ -408,12 +412,13 @@ def main() -> None:
     known = json.loads(Path(args.truth).read_text())["cells"] if args.truth else {}
     data = {
         "command": f"python -m benchmarks.coverage --sets {args.sets} --resampled {args.resampled}"
-        + (f" --cells '{args.cells}'" if args.cells else ""),
+        + (f" --cells '{args.cells}'" if args.cells else "")
+        + (f" --words {' '.join(args.words)}" if args.words != WORDS else ""),
         "commit": args.commit,
         "machine": f"{args.workers} processes, {platform.processor() or platform.machine()}, torch {torch.__version__}",
         "sets": args.sets,
         "resampled": args.resampled,
-        "cells": study(args.sets, args.resampled, args.workers, args.minutes, known, args.cells),
+        "cells": study(args.sets, args.resampled, args.workers, args.minutes, known, args.cells, tuple(args.words)),
         "minutes": (time.time() - began) / 60,
     }
     if args.out:
