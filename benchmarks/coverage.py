@@ -6,7 +6,7 @@ Labels are drawn from softmax(z); the model says what the cell makes of z. True 
 
     python -m benchmarks.coverage --workers 16 --out benchmarks/results/coverage     # .json and .md
     python -m benchmarks.coverage --page benchmarks/results/coverage                 # the page again from its numbers,
-                                                        # with those of coverage_again.json, where metrics have changed
+                    # with those of coverage_again*.json, where metrics have changed, and of coverage_weighted.json
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import multiprocessing
 import platform
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -302,21 +302,36 @@ CHANGED = ("ece", "ece_mass", "classwise_ece", "halving_rejection", "coverage_at
 def measured_again(later: dict[str, Any]) -> list[str]:
     """What a later, smaller study says of the metrics whose intervals have changed since."""
     flagged = set(judged(later["cells"])["low"])
+    words = [word for word in CHANGED if all(word in cell["metrics"] for cell in later["cells"].values())]
     return [
-        "## Measured again",
+        f"## Measured again: {', '.join(words)}",
         "",
         f"These intervals have changed since the study below: `{later['command']}`, commit {later['commit']}, true "
-        f"values of the study below, {sets_text(later['cells'])} sets a cell: a share is known to about 2 points. "
-        "Class-wise errors are now wide rather than short where cells are sparse; `coverage_at_risk` stays short where "
-        "the score says nothing of the errors.",
+        f"values of the study below, {sets_text(later['cells'])} sets a cell. Bold: below 93 % by more than "
+        "Monte-Carlo error.",
         "",
-        *table(later["cells"], lambda m, key, word: share_text(m, f"{key} {word}" in flagged), CHANGED),
+        *table(later["cells"], lambda m, key, word: share_text(m, f"{key} {word}" in flagged), words),
         "",
     ]
 
 
-def page(data: dict[str, Any], later: dict[str, Any] | None = None) -> str:
-    """The results as Markdown."""
+def weighted_samples(study: dict[str, Any]) -> list[str]:
+    """What the study of weighted samples says."""
+    flagged = set(judged(study["cells"])["low"])
+    return [
+        "## Weighted samples",
+        "",
+        "Samples whose first logit is low are mostly left out (a chance of 0.05 to 1 to be there) and weigh the "
+        "inverse of that chance; the true values are those of the whole population. Some 44 % of the samples' number is their "
+        f"effective number. `{study['command']}`, commit {study['commit']}, {sets_text(study['cells'])} sets a cell.",
+        "",
+        *table(study["cells"], lambda m, key, word: share_text(m, f"{key} {word}" in flagged)),
+        "",
+    ]
+
+
+def page(data: dict[str, Any], later: Sequence[dict[str, Any]] = (), weighted: dict[str, Any] | None = None) -> str:
+    """The results as Markdown, with those of later studies and of weighted samples."""
     results, verdict = data["cells"], judged(data["cells"])
     flagged = set(verdict["low"])
     count = sum(bool(m["sets"]) for cell in results.values() for m in cell["metrics"].values())
@@ -338,7 +353,8 @@ def page(data: dict[str, Any], later: dict[str, Any] | None = None) -> str:
         "the ranking to another; their intervals are rough, as are the bootstrap's.",
         "- ECE by sweep has no true value: its bins depend on the sample. It is not listed.",
         "",
-        *(measured_again(later) if later else []),
+        *(line for study in later for line in measured_again(study)),
+        *(weighted_samples(weighted) if weighted else []),
         "## By theory",
         "",
     ]
@@ -350,7 +366,7 @@ def page(data: dict[str, Any], later: dict[str, Any] | None = None) -> str:
     lines += table(some, lambda m, key, word: ratio_text(m), BOOTSTRAPPED)
     lines += ["", "## The calibration test: share of sets in which it rejects a calibrated model (5 % asked)", ""]
     good = {key: cell for key, cell in results.items() if cell["calibrated"]}
-    tests = [word for word in WORDS if any(c["metrics"][word]["rejected"] is not None for c in good.values())]
+    tests = [w for w in WORDS if any(c["metrics"].get(w, {}).get("rejected") is not None for c in good.values())]
     lines += table(good, lambda m, key, word: None if m["rejected"] is None else f"{m['rejected']:.3f}", tests)
     for name, title in (("low", "Below 93 %"), ("below", "Below the bootstrap"), ("high", "Above 97 %")):
         lines += ["", f"{title}: " + ("; ".join(sorted(verdict[name])).replace("|", ", n = ") or "none") + "."]
@@ -404,9 +420,11 @@ def main() -> None:
     parser.add_argument("--page", help="write the .md again from the .json of that path")
     args = parser.parse_args()
     if args.page:
-        study_file, later_file = (Path(f"{args.page}{ending}.json") for ending in ("", "_again"))
-        later = json.loads(later_file.read_text()) if later_file.exists() else None
-        Path(f"{args.page}.md").write_text(page(json.loads(study_file.read_text()), later))
+        folder, name = Path(args.page).parent, Path(args.page).name
+        later = [json.loads(file.read_text()) for file in sorted(folder.glob(f"{name}_again*.json"), reverse=True)]
+        weighted = json.loads((folder / f"{name}_weighted.json").read_text())
+        study_file = folder / f"{name}.json"
+        (folder / f"{name}.md").write_text(page(json.loads(study_file.read_text()), later, weighted))
         return
     began = time.time()
     known = json.loads(Path(args.truth).read_text())["cells"] if args.truth else {}
