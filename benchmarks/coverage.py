@@ -322,8 +322,8 @@ def weighted_samples(study: dict[str, Any]) -> list[str]:
         "## Weighted samples",
         "",
         "Samples whose first logit is low are mostly left out (a chance of 0.05 to 1 to be there) and weigh the "
-        "inverse of that chance; the true values are those of the whole population. Some 44 % of the samples' number is "
-        f"their effective number. `{study['command']}`, commit {study['commit']}, {sets_text(study['cells'])} sets a cell.",
+        "inverse of that chance; the true values are those of the whole population. They are worth some 44 % of their "
+        f"number. `{study['command']}`, commit {study['commit']}, {sets_text(study['cells'])} sets a cell.",
         "",
         *table(study["cells"], lambda m, key, word: share_text(m, f"{key} {word}" in flagged)),
         "",
