@@ -119,11 +119,10 @@ def deal(keys: NDArray[Any], strata: NDArray[Any], number: int) -> NDArray[np.in
     return fold
 
 
-def other_shares(labels: NDArray[np.int64], seed: int, *, counter: int = 0) -> NDArray[np.int64]:
-    """As many rows, drawn again with other shares of the classes: shares from a Dirichlet law that leaves few large."""
+def uneven_shares(num_classes: int, seed: int, *, counter: int = 0) -> NDArray[np.float64]:
+    """Shares of classes from a Dirichlet law that makes few of them large; none is 0."""
     rng = np.random.default_rng(int(stream(seed, "class shares", counter)))
-    weights = rng.dirichlet(np.full(int(labels.max()) + 1, 0.3))[labels] + 1e-9
-    return np.asarray(rng.choice(len(labels), len(labels), p=weights / weights.sum()))
+    return np.asarray(rng.dirichlet(np.full(num_classes, 0.3)) + 1e-9)
 
 
 def folds(ids: Any, strata: NDArray[Any], number: int, *, seed: int, purpose: str) -> NDArray[np.int64]:

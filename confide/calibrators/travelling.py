@@ -22,14 +22,14 @@ from confide.calibrators.evidence import Evidence
 from confide.calibrators.second_opinion import fit_gaussian, gaussian_difficulty, gaussian_posterior, part_of
 from confide.calibrators.temperature_scaling import best_scale, bound_notes
 from confide.checks import InputError
-from confide.random import other_shares
+from confide.random import uneven_shares
 from confide.registry import Interval
 from confide.types import Floats, Labels, Logits, PerSample
 
 CLEAN_WEIGHT = 8.0
 RIDGE = 0.3
 CLEAN_DRAWS = 20
-"""Draws of the clean samples with other shares of the classes."""
+"""Other shares of the classes with which the clean samples count."""
 SMALLEST_BATCH = 200
 """Below so many samples the statistics of a batch say more about chance than about the batch."""
 LARGEST_FACTOR = 50.0
@@ -54,20 +54,21 @@ def sample_signals(values: Values, logits: Logits, features: Tensor) -> dict[str
     }
 
 
-def batch_statistics(values: Values, signals: dict[str, PerSample]) -> Tensor:
+def batch_statistics(values: Values, signals: dict[str, PerSample], weights: PerSample | None = None) -> Tensor:
     """One, the log odds of mean confidence and of the share above the threshold, and the fall of confidence times that
     of the entropy of the named classes: a shifted network names few classes, less surely; other shares of the classes
     alone leave it as sure as before. Then mean difficulty and distance in standard units.
     """
     n = len(signals["confidence"])
+    share = torch.full((n,), 1 / n, dtype=torch.float64) if weights is None else weights / weights.sum()
 
-    def odds(share: Tensor) -> Tensor:
-        return torch.logit(share.clamp(0.5 / n, 1 - 0.5 / n))
+    def odds(rate: Tensor) -> Tensor:
+        return torch.logit(rate.clamp(0.5 / n, 1 - 0.5 / n))
 
-    above = (signals["confidence"] > values["threshold"]).double().mean()
-    sureness = odds(signals["confidence"].mean())
-    fall = values["clean"] - torch.stack([sureness, class_entropy(signals["named"])])
-    constant, difficulty, distance, _ = in_units(values, signals).mean(dim=0)
+    above = share @ (signals["confidence"] > values["threshold"]).double()
+    sureness = odds(share @ signals["confidence"])
+    fall = values["clean"] - torch.stack([sureness, class_entropy(signals["named"], share)])
+    constant, difficulty, distance, _ = share @ in_units(values, signals)
     return torch.stack([constant, sureness, odds(above), fall.prod(), difficulty, distance])
 
 
@@ -75,10 +76,9 @@ ALWAYS = 4
 """Statistics of a batch that are always used; those after them only where they help on shifts left out."""
 
 
-def class_entropy(classes: Tensor) -> Tensor:
-    """Of the shares of the classes."""
-    shares = torch.bincount(classes).double() / len(classes)
-    entropy: Tensor = torch.special.entr(shares).sum()
+def class_entropy(classes: Tensor, share: PerSample) -> Tensor:
+    """Of the shares of the classes; each sample has its own share."""
+    entropy: Tensor = torch.special.entr(torch.bincount(classes, share)).sum()
     return entropy
 
 
@@ -166,8 +166,8 @@ def travelling(
         >>> calibrator = confide.calibrators.fit("travelling", val, features=rows, fitted=train)
         >>> hard = val.take(np.arange(300, 600))
         >>> both = (hard, calibrator(hard, rows[300:]))
-        >>> [round(float(p.facts.confidence.mean() - p.facts.correct.double().mean()), 1) for p in both]
-        [0.4, 0.0]
+        >>> [round(float(p.facts.confidence.mean()), 1) for p in both], round(hard.facts.correct.double().mean().item(), 1)
+        ([0.9, 0.5], 0.5)
     """
     shifts = np.full(len(labels), "") if evidence.shifts is None else evidence.shifts
     clean = torch.from_numpy(shifts == "")
@@ -186,7 +186,8 @@ def travelling(
     # As many clean samples lie above it as are right.
     values["threshold"] = torch.quantile(signals["confidence"][clean], 1 - right[clean].mean())
     sureness = torch.logit(signals["confidence"][clean].mean())
-    values["clean"] = torch.stack([sureness, class_entropy(signals["named"][clean])])
+    share = clean.double() / clean.sum()
+    values["clean"] = torch.stack([sureness, class_entropy(signals["named"], share)])
     names = np.unique(shifts)
     notes = list(bound_notes(optimum))
     if len(names) < 3:
@@ -211,25 +212,28 @@ def _batch_weights(
 ) -> Tensor:
     """Ridge regression of the log odds of a batch's accuracy on its statistics, drawn towards its mean confidence.
 
-    Every batch is also drawn with other shares of the classes, the clean one several times: that is not hardness.
+    Every batch also counts with other shares of the classes, the clean one with several: that is not hardness.
     Difficulty and distance leave their range under some shifts and lead astray: each is used where the error on shifts
     left out is smaller with it.
     """
     table, targets, weights, kinds = [], [], [], []
 
-    def add(kind: str, rows: NDArray[np.int64], weight: float) -> None:
-        at = torch.from_numpy(rows)
-        table.append(batch_statistics(values, {key: signal[at] for key, signal in signals.items()}))
-        targets.append(torch.logit((right[at].sum() + 0.5) / (len(at) + 1)))
-        weights.append(weight)
-        kinds.append(kind)
-
+    # Shares go to classes by how sure the network is of them, so that they do not depend on the order of the classes.
+    counts = torch.bincount(labels).clamp_min(1)
+    place = (torch.bincount(labels, signals["confidence"]) / counts).argsort().argsort()[labels]
     for number, name in enumerate(np.unique(shifts)):
-        rows = np.flatnonzero(shifts == name)
-        kind = str(name).rpartition("-")[0] or str(name)
-        add(kind, rows, CLEAN_WEIGHT if name == "" else 1.0)
-        for draw in range(CLEAN_DRAWS if name == "" else 1):
-            add(kind, rows[other_shares(labels[torch.from_numpy(rows)].numpy(), draw, counter=number)], 1.0)
+        rows = torch.from_numpy(np.flatnonzero(shifts == name))
+        part = {key: signal[rows] for key, signal in signals.items()}
+        for draw in range(1 + (CLEAN_DRAWS if name == "" else 1)):
+            shares = (
+                torch.from_numpy(uneven_shares(len(counts), draw, counter=number)) if draw else torch.ones(len(counts))
+            )
+            weight = shares.double()[place[rows]]
+            table.append(batch_statistics(values, part, weight))
+            rate = (weight @ right[rows]) / weight.sum()
+            targets.append(torch.logit((len(rows) * rate + 0.5) / (len(rows) + 1)))
+            weights.append(CLEAN_WEIGHT if name == "" and not draw else 1.0)
+            kinds.append(str(name).rpartition("-")[0] or str(name))
     columns, target, weight = torch.stack(table), torch.stack(targets), torch.tensor(weights, dtype=torch.float64)
     # Without evidence the accuracy is the mean confidence: its weight is drawn towards 1, all others to 0.
     start = torch.zeros(columns.shape[1], dtype=torch.float64)

@@ -19,7 +19,7 @@ from scipy.special import entr, expit, gammaincc, kolmogorov, logit
 from confide.checks import InputError, check_range, check_record
 from confide.numerics.logistic import fit_logistic
 from confide.predictions import Predictions
-from confide.random import other_shares
+from confide.random import uneven_shares
 from confide.results import Z
 from confide.types import Floats
 
@@ -231,7 +231,9 @@ class WatchReference:
         if not self.pairs:
             again = [*((kind, cell) for kind, cell, _ in draws), *[("class shares", predictions)] * LABEL_SHIFTS]
             for k, (kind, cell) in enumerate(again):
-                draws.append((kind, cell, other_shares(cell.labels.cpu().numpy(), 0, counter=k)))
+                shares = uneven_shares(cell.num_classes, 0, counter=k)[cell.labels.cpu().numpy()]
+                rng = np.random.default_rng(k)
+                draws.append((kind, cell, rng.choice(len(cell), len(cell), p=shares / shares.sum())))
         draws.append(("reference", predictions, np.arange(len(predictions))))
         statistics, rates = [], []
         for _, cell, rows in draws:

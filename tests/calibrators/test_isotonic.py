@@ -21,7 +21,7 @@ from confide.calibrators.probability_maps import isotonic_nodes
 )
 def test_golden_vector(val, test, golden, key, form):
     expected = golden("isotonic")[key]
-    probs = np.exp(calibrators.fit("isotonic", val, form=form, pseudo_count=0)(test).logits.numpy())
+    probs = np.exp(calibrators.fit("isotonic", val, form=form)(test).logits.numpy())
     np.testing.assert_allclose(probs, expected / expected.sum(axis=1, keepdims=True), rtol=1e-7, atol=1e-9)
 
 
@@ -68,7 +68,7 @@ def test_a_row_of_zeros_keeps_its_probabilities():
 
 def test_a_class_without_samples_keeps_its_map(made):
     logits, labels = made(500, 3, seed=2)
-    calibrator = calibrators.fit("isotonic", Predictions(logits[labels != 2], labels[labels != 2]), pseudo_count=0)
+    calibrator = calibrators.fit("isotonic", Predictions(logits[labels != 2], labels[labels != 2]))
     assert calibrator.nodes[2, 0].item() == 0.0
     assert calibrator.levels[2, -1].item() == 1.0
 
@@ -78,4 +78,4 @@ def test_what_was_never_seen_stays_possible(made):
     val, other = Predictions(logits[:200], labels[:200]), Predictions(logits[200:], labels[200:])
     loss = {a: float(calibrators.fit("isotonic", val, pseudo_count=a)(other).facts.need("nll").mean()) for a in (0, 1)}
     assert loss[1] < loss[0] - 0.1
-    assert float(calibrators.fit("isotonic", val)(other).logits.exp().min()) > 1 / (2 * (200 + 10))
+    assert float(calibrators.fit("isotonic", val, pseudo_count=1)(other).logits.exp().min()) > 1 / (2 * (200 + 10))
