@@ -548,6 +548,9 @@ class Predictions:
         Returns:
             A record without class probabilities: calibrators refuse it, rankings and ECE do not.
 
+        Raises:
+            InputError: labels, predictions and confidences of different lengths.
+
         Example:
             >>> predictions = confide.Predictions.from_top1([0, 1], [0, 0], [0.9, 0.6])
             >>> float(confide.metrics.accuracy(predictions))
@@ -888,6 +891,9 @@ class Predictions:
 
         Returns:
             n class indices.
+
+        Raises:
+            InputError: the predictions have no labels, or no classes.
 
         Example:
             >>> confide.Predictions([[2.0, 0.0]], [0]).need_labels("a metric").tolist()

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from confide.cli.shared import WEIGHTS, load_predictions, p_value, print_json, split_pair, text_table
+from confide.cli.shared import WEIGHTS, load_predictions, p_value, print_json, text_table
 
 if TYPE_CHECKING:
     from confide.calibrators import Choice
@@ -113,6 +113,7 @@ def read_opinions(args: argparse.Namespace, fitted_on: Predictions, applied_to: 
     """The files that --opinion, --features and --fitted name."""
     from confide import difficulty
     from confide.checks import InputError
+    from confide.files import split_pair
     from confide.records import Features
 
     words = [entry for entry in args.opinion if "=" not in entry]

@@ -24,19 +24,9 @@ NOT_KEPT = 3
 # NAME=VALUE words; values are read as YAML (numbers, true, lists).
 
 
-def split_pair(text: str, form: str, last: bool = False) -> tuple[str, str]:
-    """Both sides of NAME=VALUE, at the first sign or the last; `form` is how a word that is none is refused."""
-    from confide.checks import InputError
-
-    name, sign, value = text.rpartition("=") if last else text.partition("=")
-    if not sign or not name.strip():
-        raise InputError(f"{form}, got '{text}'")
-    return name.strip(), value.strip()
-
-
 def parse_option(text: str, form: str = "an option must be NAME=VALUE") -> tuple[str, Any]:
     """Name and value of a NAME=VALUE word."""
-    from confide.files.formats import read_yaml
+    from confide.files.formats import read_yaml, split_pair
 
     name, value = split_pair(text, form)
     name = name.replace("-", "_")

@@ -161,14 +161,14 @@ class Explorer:
         change = self._checked({k: v for k, v in body.items() if not (suggested and k == "new_label")})
         by_name = {self._name(row): row for row in rows}
 
-        def wanted(split: str, sample: str) -> TagChange | None:
+        def change_of(split: str, sample: str) -> TagChange | None:
             if not suggested:
                 return change
             label = self.suggestion(by_name[split, sample])
             return None if label is None else {**change, "action": "relabel", "new_label": label}
 
         with self.marks.writing:
-            steps = self.tags.change_many(list(by_name), wanted)
+            steps = self.tags.change_many(list(by_name), change_of)
             self.marks.mark([(by_name[step.after.split, step.after.id], step.after) for step in steps])
             return BulkAnswer(len(steps), len(rows) - len(steps), self._noted(steps), self.marks.version)
 
