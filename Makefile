@@ -8,7 +8,7 @@ DEMO_OPTIONS ?=
 # Threads that wait do not spin: two workers of pytest share the cores.
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: demo test test-all faults fuzz mutate test-gpu lint wheel readme evidence clean
+.PHONY: demo test test-all faults fuzz mutate test-gpu lint wheel docs readme evidence clean
 
 demo: $(STAMP)
 	$(BIN)/python -m confide demo --out $(DEMO) $(DEMO_OPTIONS)
@@ -60,3 +60,8 @@ evidence: $(STAMP)
 readme: $(STAMP)
 	$(BIN)/python tools/write_method_table.py docs/methods.md docs/metrics.md
 	$(BIN)/python -m benchmarks.headline
+
+# The site in build/site: static, searchable, nothing fetched from elsewhere; a link that leads nowhere stops it.
+docs: $(STAMP)
+	$(BIN)/python -c "import material" 2>/dev/null || $(BIN)/python -m pip install --quiet -c constraints.txt -e '.[docs]'
+	$(BIN)/python tools/site.py build/site

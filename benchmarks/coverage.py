@@ -16,9 +16,10 @@ import json
 import math
 import multiprocessing
 import platform
+import re
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import NormalDist
@@ -42,6 +43,8 @@ WORDS = (
 BOOTSTRAPPED = tuple(word for word in WORDS[:15] if word != "classwise_ece")
 RESAMPLES, FEW_ERRORS = 200, 10
 
+WEIGHTED = "weighted: "
+
 Draw = Callable[[torch.Tensor, torch.Generator], tuple[torch.Tensor, torch.Tensor]]
 
 
@@ -54,6 +57,8 @@ class Cell:
     classes: int
     draw: Draw
     calibrated: bool = False
+    thinned: bool = False
+    """Whether samples whose first logit is low were mostly left out, and those that are there weigh as much more."""
 
 
 def labels_of(logits: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -112,6 +117,10 @@ def cells() -> list[Cell]:
     cells += [Cell("ties", n, 10, tied) for n in (200, 2000)]
     large = {"calibrated, 10 classes", "overconfident, 10 classes", "class accuracies .99 to .30", "ties"}
     cells += [Cell(c.name, 20_000, c.classes, c.draw, c.calibrated) for c in cells if c.n == 2000 and c.name in large]
+    weighted = {"calibrated, 10 classes", "overconfident, 10 classes", "mixed signs", "class accuracies .99 to .30"}
+    cells += [
+        replace(c, name=f"{WEIGHTED}{c.name}", thinned=True) for c in cells if c.n in (200, 2000) and c.name in weighted
+    ]
     return cells
 
 
@@ -120,9 +129,26 @@ def drawn(cell: Cell, n: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     return cell.draw(torch.randn(n, cell.classes, generator=generator), generator)
 
 
+def drawn_set(cell: Cell, seed: int) -> confide.Predictions:
+    """The samples of one set, thinned and weighted by the inverse of the chance to be there where the cell says so."""
+    if not cell.thinned:
+        return confide.Predictions(*drawn(cell, cell.n, seed))
+    generator = torch.Generator().manual_seed(seed)
+    z = torch.randn(12 * cell.n, cell.classes, generator=generator)
+    chance = torch.sigmoid(2 * z[:, 0]).clamp(0.05, 1.0)
+    there = (torch.rand(len(z), generator=generator) < chance).nonzero()[: cell.n, 0]
+    logits, labels = cell.draw(z[there], generator)
+    return confide.Predictions(logits, labels, weights=1 / chance[there])
+
+
 def shards(cell: Cell) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     for k in range(POPULATION // SHARD):
         yield drawn(cell, SHARD, 10_000_019 + k)
+
+
+def truth_key(cell: Cell) -> str:
+    """The cell whose population has the true values: weights undo the thinning."""
+    return f"{cell.name.removeprefix(WEIGHTED)}|{cell.n}"
 
 
 def key_of(cell: Cell) -> str:
@@ -171,8 +197,7 @@ def measured(job: Job) -> tuple[Job, list[dict[str, Any]]]:
     torch.set_num_threads(1)
     cell, rows = cells()[job.cell], []
     for seed in range(job.first, job.last):
-        logits, labels = drawn(cell, cell.n, seed)
-        predictions = confide.Predictions(logits, labels)
+        predictions = drawn_set(cell, seed)
         evaluation = confide.evaluate(predictions, list(WORDS), score="msp", seed=seed)
         own = {m.metric: m for m in evaluation.measurements if m.group is None}
         row: dict[str, Any] = {"theory": {word: (m.low, m.high) for word, m in own.items()}}
@@ -184,24 +209,26 @@ def measured(job: Job) -> tuple[Job, list[dict[str, Any]]]:
     return job, rows
 
 
-def study(sets: int, resampled: int, workers: int, minutes: float, known: dict[str, Any]) -> dict[str, Any]:
+def study(sets: int, resampled: int, workers: int, minutes: float, known: dict[str, Any], only: str) -> dict[str, Any]:
     """The shares of intervals that hold the truth, by cell and metric; of fewer sets where the time is up."""
     every, began = cells(), time.time()
+    chosen = [k for k, cell in enumerate(every) if re.search(only, key_of(cell))]
     chunk = max(1, min(20, sets // 8))
     jobs = [
-        Job(k, first, min(first + chunk, sets), resampled if cell.n <= 2000 else 0)
+        Job(k, first, min(first + chunk, sets), resampled if every[k].n <= 2000 and not every[k].thinned else 0)
         for first in range(0, sets, chunk)
-        for k, cell in enumerate(every)
+        for k in chosen
     ]
     rows: dict[int, list[dict[str, Any]]] = {k: [] for k in range(len(every))}
     with multiprocessing.get_context("spawn").Pool(workers) as pool:
-        truths = pool.map_async(population, [] if known else every, chunksize=1)
+        truths = pool.map_async(population, [] if known else [every[k] for k in chosen], chunksize=1)
         for job, part in pool.imap_unordered(measured, jobs):
             rows[job.cell] += part
             if time.time() - began > 60 * minutes and truths.ready():
                 break
-        truth = truths.get() or [{w: m["truth"] for w, m in known[key_of(c)]["metrics"].items()} for c in every]
-    return {key_of(cell): summary(cell, truth[k], rows[k]) for k, cell in enumerate(every) if rows[k]}
+        stated = [{w: m["truth"] for w, m in known[truth_key(every[k])]["metrics"].items()} for k in chosen if known]
+        truth = dict(zip(chosen, truths.get() or stated, strict=True))
+    return {key_of(every[k]): summary(every[k], truth[k], rows[k]) for k in chosen if rows[k]}
 
 
 def holds(bounds: tuple[float, float], truth: float) -> bool | None:
@@ -366,6 +393,7 @@ def main() -> None:
     parser.add_argument("--resampled", type=int, default=300, help="sets of the bootstrap")
     parser.add_argument("--workers", type=int, default=multiprocessing.cpu_count())
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so long, with the sets there are")
+    parser.add_argument("--cells", default="", help="only those whose name and n (as `ties|200`) match this expression")
     parser.add_argument("--truth", help="take the true values from this .json of an earlier study")
     parser.add_argument("--commit", default="not stated")
     parser.add_argument("--out", help="path of the .json and .md without their endings")
@@ -379,12 +407,13 @@ def main() -> None:
     began = time.time()
     known = json.loads(Path(args.truth).read_text())["cells"] if args.truth else {}
     data = {
-        "command": f"python -m benchmarks.coverage --sets {args.sets} --resampled {args.resampled}",
+        "command": f"python -m benchmarks.coverage --sets {args.sets} --resampled {args.resampled}"
+        + (f" --cells '{args.cells}'" if args.cells else ""),
         "commit": args.commit,
         "machine": f"{args.workers} processes, {platform.processor() or platform.machine()}, torch {torch.__version__}",
         "sets": args.sets,
         "resampled": args.resampled,
-        "cells": study(args.sets, args.resampled, args.workers, args.minutes, known),
+        "cells": study(args.sets, args.resampled, args.workers, args.minutes, known, args.cells),
         "minutes": (time.time() - began) / 60,
     }
     if args.out:

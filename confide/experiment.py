@@ -27,6 +27,7 @@ from confide.predictions import Predictions
 from confide.records import Dataset, Features, Scores
 from confide.results import About, Evaluation
 from confide.store import DataNote, RunFolder, environment
+from confide.training.settings import suited_settings
 
 __all__ = ["Outcome", "run"]
 
@@ -76,6 +77,7 @@ def run(config: str | Path | Mapping[str, Any] | Config, out: str | Path | None 
         out = Path("runs") / check_name(config.title or "run", "config field 'title', without a run folder,")
     with RunFolder(out, config.as_dict(), config.seed) as folder:
         dataset = open_data(folder, config)
+        settings = {name: suited_settings(each, dataset.kind) for name, each in settings.items()}
         rows = {split: extract(folder, config, dataset, split) for split in dataset.splits}
         scores = score(folder, config, rows, settings)
         stages: list[EvaluatedStage] = []

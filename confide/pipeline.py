@@ -33,6 +33,7 @@ from confide.scoring import fitted_extractor
 from confide.store import RunPaths
 from confide.training.distributed import held, is_lead_process
 from confide.training.jobs import TrainingJob, TrainingOutcome, train_networks
+from confide.training.settings import suited_settings
 
 __all__ = [
     "SketchJob",
@@ -784,6 +785,7 @@ def run_training(job: TrainingJob) -> TrainingOutcome:
         (1, True)
     """
     dataset = open_data(job.data, **job.data_options)
+    job = replace(job, settings=suited_settings(job.settings, dataset.kind))
     scores = job.load_scores()
     with held(job.out):
         if is_lead_process():

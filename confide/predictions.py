@@ -970,6 +970,15 @@ class Predictions:
         """
         names = ("outputs", "ids", "split", "trust", "columns", "class_names", "weights", "unit")
         now = {"labels": self._labels, **{name: getattr(self, name) for name in names}}
+        if "weights" in changes and isinstance(self.outputs, StreamedOutputs):
+            # Its sums of classes were made with the weights it had.
+            known, changed_weights = self.weights, changes["weights"]
+            same = (
+                known is not None
+                and changed_weights is not None
+                and np.allclose(known / known.mean(), changed_weights / np.mean(changed_weights))
+            )
+            now["outputs"] = self.outputs if same else replace(self.outputs, table=None)
         changed = Predictions(**{**now, **changes})
         if changed.outputs is self.outputs and "labels" not in changes:
             stay = Facts if "weights" in changes else (Facts, ClassTable)
@@ -1002,6 +1011,95 @@ class Predictions:
                 raise InputError(f"no weights named '{weights}'; {did_you_mean(weights, self.columns)}")
             weights = self.columns[weights]
         return self.replace(weights=weights)
+
+    def class_shares(self) -> Floats:
+        """How large a share of the samples every class is, by weight.
+
+        Returns:
+            c numbers that sum to one.
+
+        Example:
+            >>> confide.Predictions([[2.0, 0.0], [0.0, 1.0]], [0, 1], weights=[3, 1]).class_shares().tolist()
+            [0.75, 0.25]
+        """
+        labels = self.need_labels("the share of every class").cpu().numpy()
+        counts = np.bincount(labels, self.weights, minlength=self.num_classes)
+        return np.asarray(counts / counts.sum(), dtype=np.float64)
+
+    def weighted_by_class(self, prior: Any) -> Predictions:
+        """The same samples, every class counting by its share of another population: of samples drawn by class.
+
+        Args:
+            prior: shares (or counts) of the classes there, c numbers in their order or {name: number}; None leaves the
+                record as it is.
+
+        Returns:
+            Another record, with the weights it had times prior / share of the label.
+
+        Raises:
+            InputError: shares that are none, or a class without samples.
+
+        Example:
+            >>> predictions = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0]], [0, 0, 1])
+            >>> predictions.weighted_by_class([0.9, 0.1]).class_shares().round(6).tolist()
+            [0.9, 0.1]
+        """
+        if prior is None:
+            return self
+        wanted, shares = self._prior(prior), self.class_shares()
+        missing = np.flatnonzero(shares == 0)
+        if len(missing):
+            raise InputError(
+                f"a prior needs samples of every class, but class {class_words(self)[missing[0]]} has none; "
+                "leave it out of the model, or add samples of it"
+            )
+        own = np.ones(len(self)) if self.weights is None else self.weights
+        return self.replace(weights=own * (wanted / shares)[self.labels.cpu().numpy()])
+
+    def with_prior(self, prior: Any, trained: Any) -> Predictions:
+        """What the model says of another population, by Bayes: p(k) prior(k) / trained(k), normalised.
+
+        Exact where classes differ only in how frequent they are: of a model that was trained on classes drawn in other
+        shares than those it meets, if its probabilities are right for the shares it was trained on.
+
+        Args:
+            prior: shares (or counts) of the classes where it is used, c numbers in their order or {name: number}.
+            trained: those that its probabilities are for.
+
+        Returns:
+            The same samples with the corrected logits or probabilities.
+
+        Raises:
+            InputError: shares that are none.
+
+        Example:
+            >>> balanced = confide.Predictions.from_probs([[0.5, 0.5]])
+            >>> balanced.with_prior([0.9, 0.1], trained=[0.5, 0.5]).probabilities().tolist()
+            [[0.9, 0.1]]
+        """
+        logits = self.need_logits("a correction of class shares")
+        ratio = torch.from_numpy(self._prior(prior) / self._prior(trained, "trained")).to(logits.device)
+        if isinstance(self.outputs, ProbabilityOutputs):
+            probs = self.outputs.probs.double() * ratio
+            return self.replace(outputs=ProbabilityOutputs((probs / probs.sum(1, keepdim=True)).to(logits.dtype)))
+        return self.with_logits((logits.double() + ratio.log()).to(logits.dtype))
+
+    def _prior(self, prior: Any, name: str = "prior") -> Floats:
+        """Shares of the classes, checked."""
+        if isinstance(prior, Mapping):
+            words = class_words(self)
+            unknown = [key for key in prior if str(key) not in words]
+            if unknown or len(prior) != len(words):
+                named = did_you_mean(str(unknown[0]), words) if unknown else f"classes: {', '.join(words)}"
+                raise InputError(f"{name} must give a share to every class, got {', '.join(map(str, prior))}; {named}")
+            by_word = {str(key): value for key, value in prior.items()}
+            prior = [by_word[word] for word in words]
+        shares = as_tensor(prior, name).double().cpu().numpy()
+        if shares.shape != (self.num_classes,) or not (np.isfinite(shares) & (shares > 0)).all():
+            raise InputError(
+                f"{name} must be {self.num_classes} shares above 0, one a class, got {np.array2string(shares)[:60]}"
+            )
+        return np.asarray(shares / shares.sum(), dtype=np.float64)
 
     @property
     def relative_weights(self) -> Floats | None:

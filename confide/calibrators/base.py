@@ -109,6 +109,8 @@ class Calibrator:
     feature_dim: int | None = None
     opinions: tuple[str, ...] = ()
     source: FeatureSource = field(default_factory=FeatureSource)
+    prior: tuple[float, ...] = ()
+    """Share of every class among the samples of the fit, by weight: what the calibrated probabilities are for."""
 
     def __getattr__(self, name: str) -> Any:
         values = self.__dict__.get("values", {})
@@ -128,13 +130,26 @@ class Calibrator:
         return keeps_argmax(self.word, self.options)
 
     def __call__(
-        self, predictions: Predictions, features: Any = None, opinions: Mapping[str, Predictions] | None = None
+        self,
+        predictions: Predictions,
+        features: Any = None,
+        opinions: Mapping[str, Predictions] | None = None,
+        *,
+        prior: Any = None,
     ) -> Predictions:
         logits = predictions.need_logits(f"calibrator '{self.word}'")
         evidence = self.evidence(predictions, features, opinions)
         # A map of log-probabilities gives no logits of the model: energy and the largest logit stay undefined.
         real = not (predictions.from_probabilities or gives_probabilities(self.word))
-        return predictions.with_logits(self.calibrated(logits, evidence), real=real)
+        return self.for_prior(predictions.with_logits(self.calibrated(logits, evidence), real=real), prior)
+
+    def for_prior(self, calibrated: Predictions, prior: Any) -> Predictions:
+        """Calibrated predictions, corrected from the class shares of the fit to those of another population."""
+        if prior is None:
+            return calibrated
+        if not self.prior:
+            raise InputError(f"this calibrator '{self.word}' does not know the class shares of its fit; fit it again")
+        return calibrated.with_prior(prior, trained=self.prior)
 
     def evidence(
         self, predictions: Predictions, features: Any, opinions: Mapping[str, Predictions] | None
@@ -190,6 +205,7 @@ class Calibrator:
             "n": self.n,
             "options": {k: list(v) if isinstance(v, tuple) else v for k, v in self.options.items()},
             "notes": list(self.notes),
+            "prior": list(self.prior),
         }
         if CALIBRATORS.get(self.word).spec.wants != "nothing":
             beside = {"feature_dim": self.feature_dim, "opinions": list(self.opinions)}

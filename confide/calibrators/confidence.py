@@ -208,8 +208,15 @@ class ConfidenceCalibrator(Calibrator):
         return True
 
     def __call__(
-        self, predictions: Predictions, features: Any = None, opinions: Mapping[str, Predictions] | None = None
+        self,
+        predictions: Predictions,
+        features: Any = None,
+        opinions: Mapping[str, Predictions] | None = None,
+        *,
+        prior: Any = None,
     ) -> Predictions:
+        if prior is not None:
+            raise InputError(f"this calibrator '{self.word}' moves confidences and knows no classes; leave out prior")
         if not predictions.outputs.only_confidence:
             raise InputError(
                 f"this calibrator '{self.word}' was fitted on confidence and correctness alone, "

@@ -74,6 +74,7 @@ def fit(
     bands: int | None = None,
     shrinkage: float | None = None,
     weights: Any = None,
+    prior: Any = None,
     **options: Any,
 ) -> Calibrator:
     """Fit the calibrator of that word on held-out predictions; a split called `test` is refused.
@@ -91,6 +92,9 @@ def fit(
         shrinkage: the k of a group's weight n / (n + k); left out, chosen by cross-validation.
         weights: how much each sample counts in the fit, n numbers of 0 or more or the name of a column, where the
             predictions do not carry them; only ratios matter.
+        prior: shares of the classes where the calibrator will be used, where these samples were drawn by class: c
+            numbers in their order or {name: number}. Every class then counts by prior / its share here. A later
+            `calibrator(predictions, prior=...)` corrects from these shares to others by Bayes' formula.
         options: those of the method.
 
     Returns:
@@ -118,7 +122,7 @@ def fit(
     options = method.checked(options)
     if shrinkage is not None:
         check_range(shrinkage, "shrinkage", 0.0)
-    predictions, features = counted_samples(predictions, weights, features)
+    predictions, features = counted_samples(predictions, weights, features, prior)
     if isinstance(predictions, Predictions) and predictions.outputs.only_confidence:
         return _fit_confidence(word, predictions, options, by, bands, shrinkage)
     if by is not None:
@@ -134,11 +138,11 @@ def fit(
     return fit_groups(lambda part: fit_one(method, part, options), predictions, groups, shrinkage)
 
 
-def counted_samples(predictions: Any, weights: Any, features: Any) -> tuple[Any, Any]:
-    """Predictions with these weights and their features, without the samples of weight 0."""
+def counted_samples(predictions: Any, weights: Any, features: Any, prior: Any) -> tuple[Any, Any]:
+    """Predictions with these weights and class shares, and their features, without the samples of weight 0."""
     if not isinstance(predictions, Predictions):
         return predictions, features  # refused where inputs are checked
-    predictions = predictions.weighted(weights)
+    predictions = predictions.weighted(weights).weighted_by_class(prior)
     rows = predictions.weighted_rows
     if rows is None:
         return predictions, features
@@ -186,7 +190,8 @@ def fit_one(
             raise _out_of_range(method.word, logits, str(error)) from None
         notes = (*set_notes(method, predictions), *fitted.notes)
         n, num_classes = len(predictions), predictions.num_classes
-        calibrator = Calibrator(method.word, fitted.values, num_classes, n, options, notes)
+        shares = tuple(predictions.class_shares().tolist())
+        calibrator = Calibrator(method.word, fitted.values, num_classes, n, options, notes, prior=shares)
         if evidence is not None:
             calibrator = replace(
                 calibrator,
@@ -419,9 +424,16 @@ class Choice:
     n: int
 
     def __call__(
-        self, predictions: Predictions, features: Any = None, opinions: Mapping[str, Predictions] | None = None
+        self,
+        predictions: Predictions,
+        features: Any = None,
+        opinions: Mapping[str, Predictions] | None = None,
+        *,
+        prior: Any = None,
     ) -> Predictions:
-        return predictions if self.word == NONE else self.calibrator(predictions, features, opinions)
+        if self.word == NONE and prior is None:
+            return predictions
+        return self.calibrator(predictions, features, opinions, prior=prior)
 
     def candidate(self, word: str) -> Candidate:
         """The candidate of that word."""
@@ -442,6 +454,7 @@ def choose(
     fitted: Any = None,
     opinions: Mapping[str, Predictions] | None = None,
     weights: Any = None,
+    prior: Any = None,
     options: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Choice:
     """The calibrator with the best cross-validated score, `none` among them.
@@ -461,6 +474,7 @@ def choose(
         fitted: training samples in their space; as in `fit`.
         opinions: predictions of other models on the same samples; as in `fit`.
         weights: how much each sample counts, in fits and scores; as in `fit`.
+        prior: shares of the classes where the calibrator will be used; as in `fit`.
         options: of a candidate, by its word.
 
     Returns:
@@ -484,7 +498,7 @@ def choose(
     """
     check_choice(score, ("nll", "brier"), "score")
     check_range(folds, "folds", 2)
-    predictions, features = counted_samples(predictions, weights, features)
+    predictions, features = counted_samples(predictions, weights, features, prior)
     only_confidence = predictions.outputs.only_confidence
     if words is None:
         words = confidence_words() if only_confidence else DEFAULT_CANDIDATES
@@ -535,7 +549,8 @@ def identity(predictions: Predictions, notes: tuple[str, ...]) -> Calibrator:
     if predictions.outputs.only_confidence:
         values["smallest"] = torch.tensor(SMALLEST_PROBABILITY, dtype=torch.float64)
         return ConfidenceCalibrator.of(TwoClassMap("temperature", values, 2, len(predictions), {}, notes))
-    return Calibrator("temperature", values, predictions.num_classes, len(predictions), {}, notes)
+    shares = tuple(predictions.class_shares().tolist())
+    return Calibrator("temperature", values, predictions.num_classes, len(predictions), {}, notes, prior=shares)
 
 
 @dataclass(frozen=True, eq=False)

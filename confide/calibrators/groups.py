@@ -73,7 +73,12 @@ class GroupCalibrator(Calibrator):
     shrinkage: float = math.inf
 
     def __call__(
-        self, predictions: Predictions, features: Any = None, opinions: Mapping[str, Predictions] | None = None
+        self,
+        predictions: Predictions,
+        features: Any = None,
+        opinions: Mapping[str, Predictions] | None = None,
+        *,
+        prior: Any = None,
     ) -> Predictions:
         names = Grouping(self.by, self.edges).names(predictions)
         logits = predictions.need_logits(f"calibrator '{self.word}'")
@@ -84,7 +89,7 @@ class GroupCalibrator(Calibrator):
                 own = blended(self.word, calibrator.calibrated(logits[rows]), moved[rows], self.weights[name])
                 moved[rows] = with_argmax_of(logits[rows], own) if self.keeps_argmax else own
         real = not (predictions.from_probabilities or gives_probabilities(self.word))
-        return predictions.with_logits(moved, real=real)
+        return self.for_prior(predictions.with_logits(moved, real=real), prior)
 
     def calibrated(self, logits: Logits, evidence: Evidence | None = None) -> Logits:
         """Logits alone do not know their group: the overall map."""
@@ -273,14 +278,15 @@ def calibrator_from_state(state: FittedState) -> Calibrator:
     need_fields(record, {"word": str, "num_classes": int, "n": int, "options": dict, "notes": list})
     word = CALIBRATORS.get(record["word"]).word
     facts = (record["num_classes"], record["n"], record["options"], tuple(map(str, record["notes"])))
+    prior = tuple(map(float, record.get("prior", ())))  # files of version 3 and before have none
     if record.get("of"):
         return _tried(TwoClassMap(word, state.tensors, *facts))
     beside = record.get("evidence")
     if beside is None:
-        return _tried(Calibrator(word, state.tensors, *facts))
+        return _tried(Calibrator(word, state.tensors, *facts, prior=prior))
     need_fields(beside, {"feature_dim": (int, type(None)), "opinions": list, "source": dict})
     names, source = tuple(map(str, beside["opinions"])), FeatureSource.from_record(beside["source"])
-    return _tried(Calibrator(word, state.tensors, *facts, beside["feature_dim"], names, source))
+    return _tried(Calibrator(word, state.tensors, *facts, beside["feature_dim"], names, source, prior))
 
 
 def _tried(calibrator: Calibrator) -> Calibrator:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from confide.cli.shared import WEIGHTS, load_predictions, p_value, print_json, text_table
+from confide.cli.shared import PRIOR, WEIGHTS, load_predictions, p_value, print_json, prior_of, text_table
 
 if TYPE_CHECKING:
     from confide.calibrators import Choice
@@ -47,6 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--fitted", metavar="FILE", help="features of the training split, or a fitted rmd (confide score --save-fit)")
     add("--classes", choices=("free", "kept"), default="free", help="whether an opinion may change the class")
     add("--weights", metavar="COLUMN", help=WEIGHTS.replace("FILE has", "the files have"))
+    add("--prior", nargs="+", metavar="SHARE", help=PRIOR.replace("FILE", "A"))
     add("--save", metavar="FILE", help="write the calibrator, .json or .safetensors")
     add("--out", metavar="FILE", help="write B calibrated, .parquet, .npz or .csv")
     add("--seed", type=int, default=0, help="of the folds and the resampling (default: 0)")
@@ -74,6 +75,7 @@ def run(args: argparse.Namespace) -> None:
         features=opinions.fit_features,
         fitted=opinions.fitted,
         opinions=opinions.fit_models,
+        prior=prior_of(args.prior),
         options={"second_opinion": opinions.options},
     )
     effect = calibration_effect(

@@ -9,7 +9,18 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from confide.cli.shared import NOT_KEPT, WEIGHTS, interval, number, p_value, print_json, refuse_flags, text_table
+from confide.cli.shared import (
+    NOT_KEPT,
+    PRIOR,
+    WEIGHTS,
+    interval,
+    number,
+    p_value,
+    print_json,
+    prior_of,
+    refuse_flags,
+    text_table,
+)
 
 if TYPE_CHECKING:
     from confide.results import Evaluation, Expectation, Measurement
@@ -39,6 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--score", nargs="+", help="what ranks the samples: msp entropy margin max_logit ...")
     add("--scores", metavar="FILE", help="difficulty of the samples, joined by id")
     add("--weights", metavar="COLUMN", help=WEIGHTS)
+    add("--prior", nargs="+", metavar="SHARE", help=PRIOR)
     add("--sketch", action="store_true", help="of a folder: count in cells, so that memory does not grow with the rows")
     add("--engine", choices=("local", "ray"), help="with --sketch: who counts, processes here or a Ray cluster")
     add("--workers", type=int, metavar="N", help="with --engine: how many at a time (default: 2)")
@@ -73,7 +85,8 @@ def run(args: argparse.Namespace) -> int:
         return 0
     check_not_shifted(args)
     if args.sketch:
-        refuse_flags(args, ("by", "score", "scores", "unit", "weights"), "--sketch counts all samples by confidence")
+        alone = ("by", "score", "scores", "unit", "weights", "prior")
+        refuse_flags(args, alone, "--sketch counts all samples by confidence")
         return finish(args, sketched(args), [])
     refuse_flags(args, ("engine", "workers"), "without --sketch a folder is read by this process")
     from confide.evaluation.evaluate import OWN_GROUPS, available_words, evaluate
@@ -109,6 +122,7 @@ def run(args: argparse.Namespace) -> int:
         scores=Scores.load(args.scores) if args.scores else None,
         score=args.score,
         weights=args.weights,
+        prior=prior_of(args.prior),
         seed=args.seed,
         title=args.title or name,
         about=About(commands=(args.command,)),

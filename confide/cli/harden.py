@@ -30,14 +30,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--out", help="folder, or .parquet file, for the hard samples")
     parser.add_argument("--predictions", help="evaluate these on easy, medium and hard bands")
     parser.add_argument("--bands", type=int, default=3, help="equal parts from easy to hard (default: 3)")
-    parser.add_argument("--groups", help="write GroupDRO groups (id, group) to this file")
+    parser.add_argument("--groups", help="write groups for GroupDRO to this file, for confide train --scores")
     parser.add_argument("--threshold", type=float, help="two groups, cut at this score (paper: 5 bits)")
 
 
 def run(args: argparse.Namespace) -> None:
     from confide import difficulty
     from confide.checks import InputError
-    from confide.files import formats
     from confide.records import Scores
 
     scores = Scores.load(args.scores)
@@ -50,7 +49,7 @@ def run(args: argparse.Namespace) -> None:
         summary["bands"] = _bands(args, scores)
     if args.groups:
         groups = difficulty.groups(scores, threshold=args.threshold, groups=max(2, args.bands))
-        formats.write_table(args.groups, {"id": scores.ids, "group": groups})
+        Scores(scores.ids, groups.astype(float), difficulty.GROUPED, labels=scores.labels).save(args.groups)
         summary["groups"] = {"file": args.groups, "counts": [int((groups == g).sum()) for g in range(groups.max() + 1)]}
     if args.json:
         print_json(summary)

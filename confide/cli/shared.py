@@ -117,6 +117,25 @@ def print_json(value: Any) -> None:
 WEIGHTS = "column that says how much each sample counts (default: weight, where FILE has it)"
 
 
+PRIOR = (
+    "shares of the classes where the model is used, if FILE was drawn by class: a number a class, or NAME=SHARE each"
+)
+
+
+def prior_of(texts: Sequence[str] | None) -> list[float] | dict[str, float] | None:
+    """Shares of the classes in their order, or by name."""
+    from confide.checks import InputError
+
+    if texts is None:
+        return None
+    try:
+        if not any("=" in text for text in texts):
+            return [float(text) for text in texts]
+        return {name: float(share) for name, _, share in (text.rpartition("=") for text in texts)}
+    except ValueError:
+        raise InputError(f"--prior takes a number a class, or NAME=NUMBER each, got '{' '.join(texts)}'") from None
+
+
 def weights_text(predictions: Predictions) -> str:
     """How many samples of equal weight weighted ones are worth, to go behind their number."""
     weights = predictions.counted().relative_weights

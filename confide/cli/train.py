@@ -58,6 +58,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--members", type=int, default=1, help="train so many seeds as an ensemble")
     add("--record", metavar="SPLIT", help="record this split's predictions every epoch")
     add("--grid", action="append", default=[], metavar="FIELD=A,B", help="one training for each value")
+    add("--seeds", type=int, nargs="+", metavar="N", help="one training for each seed, in folders seed=N")
     add("--workers", type=int, default=1, help="processes of a grid, or of one training with ray")
     add("--engine", choices=("local", "ray"), default="local", help="where the work runs")
     add("--track", choices=("tensorboard", "mlflow"), help="also log there")
@@ -97,7 +98,8 @@ def training_jobs(args: argparse.Namespace) -> list[TrainingJob]:
     settings = preset(args.preset, **override_settings(brought, {**_settings_from_flags(args), **whole}))
     base = change_fields(settings.as_dict(), inner)
     jobs = []
-    for combination in itertools.product(*(_grid_values(text) for text in args.grid)):
+    seeds = [f"seed={','.join(map(str, args.seeds))}"] if args.seeds else []
+    for combination in itertools.product(*(_grid_values(text) for text in [*args.grid, *seeds])):
         settings = Settings.from_dict(change_fields(base, parse_options(combination)))
         name = "_".join(_folder_name(text) for text in combination)
         jobs.append(

@@ -20,7 +20,7 @@ from confide.data.datasets import (
     svhn as svhn,
     tiny_imagenet as tiny_imagenet,
 )
-from confide.data.folder import folder as folder
+from confide.data.folder import folder as folder, text_folder as text_folder
 from confide.data.images import LazyImages as LazyImages
 from confide.data.tables import csv as csv, hf as hf, jsonl as jsonl, parquet as parquet
 from confide.data.unlabelled import load_unlabelled as load_unlabelled

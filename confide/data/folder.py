@@ -1,9 +1,9 @@
-"""A folder of images: one folder per class, alone or within train, val and test."""
+"""A folder of images or of texts: one folder per class, alone or within train, val and test."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -119,7 +119,7 @@ def list_images(root: Path, place: Path, class_names: Iterable[str]) -> ListedIm
 
 def _split_folders(path: Path) -> tuple[dict[str, Path], dict[str, str]]:
     """Split name -> its folder, and what beside them was left out and why."""
-    named = [name for name in _folders(path) if name.lower() in SPLIT_WORDS]
+    named = [name for name in _folders(path) if _split_word(name, path)]
     splits = [name for name in named if _folders(path / name) or not any((path / name).iterdir())]
     if named and not splits:
         raise InputError(
@@ -129,13 +129,19 @@ def _split_folders(path: Path) -> tuple[dict[str, Path], dict[str, str]]:
         return {WHOLE: path}, {}
     places: dict[str, Path] = {}
     for name in splits:
-        word = SPLIT_WORDS[name.lower()]
+        word = _split_word(name, path)
         if word in places:
             raise InputError(
                 f"{path} must have one folder per split, got '{places[word].name}' and '{name}'; join them"
             )
         places[word] = path / name
     return places, {name: "no class folders" for name in _folders(path) if name not in splits}
+
+
+def _split_word(name: str, path: Path) -> str:
+    """The split that a folder holds, by its name or by what follows the name of the whole: `news/news-train`."""
+    own = name.lower().removeprefix(path.resolve().name.lower()).lstrip("-_. ")
+    return SPLIT_WORDS.get(own, "")
 
 
 def _folders(path: Path) -> list[str]:
@@ -145,3 +151,64 @@ def _folders(path: Path) -> list[str]:
 
 def _has_images(path: Path) -> bool:
     return any(file.lower().endswith(IMAGE_ENDINGS) for _, _, files in os.walk(path) for file in files)
+
+
+# ---- Texts: one file each, in one folder per class, as 20 Newsgroups and movie reviews come ----
+
+
+@DATASETS.add("text_folder", paper="format: one folder of texts per class", takes="path")
+def text_folder(path: Path) -> RawDataset:
+    """Texts in one folder per class, a file each, with or without train, val and test above: 20 Newsgroups as it comes.
+
+    Args:
+        path: of the folder. Files are read as UTF-8, and as Latin-1 where they are not; ids are the paths below it.
+
+    Returns:
+        The parts as the source holds them; `load_dataset` makes a checked `Dataset` of them.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from confide import data
+        >>> for name in ("greeting", "farewell"):
+        ...     (Path("mails") / name).mkdir(parents=True)
+        ...     for number in range(10):
+        ...         _ = (Path("mails") / name / str(number)).write_text(f"{name} number {number}")
+        >>> data.load_dataset("mails").class_names
+        ('farewell', 'greeting')
+    """
+    places, left_out = _split_folders(path)
+    class_names = sorted_class_names({name for place in places.values() for name in _folders(place)})
+    parts = {split: _text_part(path, place, class_names) for split, place in places.items()}
+    return RawDataset(parts, class_names, path.resolve().name, Provenance(left_out=left_out))
+
+
+def _text_part(root: Path, place: Path, class_names: Sequence[str]) -> RawSplit:
+    texts, labels, ids = [], [], []
+    for label, name in enumerate(class_names):
+        for file in sorted((place / name).glob("*")) if (place / name).is_dir() else ():
+            if not file.is_file() or file.name.startswith("."):
+                continue
+            content = file.read_bytes()
+            try:
+                texts.append(content.decode("utf-8"))
+            except UnicodeDecodeError:
+                texts.append(content.decode("latin-1"))
+            labels.append(label)
+            ids.append(file.relative_to(root).as_posix())
+    inputs = np.empty(len(texts), dtype=object)
+    inputs[:] = texts
+    return RawSplit(inputs, np.array(labels, dtype=np.int64), np.array(ids))
+
+
+def is_text_folder(path: Path) -> bool:
+    """Whether a folder holds texts by class: class folders whose first file is named `.txt` or by a number alone."""
+    if not path.is_dir() or not (folders := _folders(path)):
+        return False
+    place = path / folders[0]
+    if _split_word(folders[0], path) and (inner := _folders(place)):
+        place = place / inner[0]
+    files = sorted(entry.name for entry in os.scandir(place) if entry.is_file() and not entry.name.startswith("."))
+    return bool(files) and (files[0].isdigit() or files[0].lower().endswith(".txt"))
+
+
+recognises("text_folder", is_text_folder)

@@ -33,6 +33,7 @@ from confide.difficulty.training_logs import (
     open_log as open_log,
 )
 from confide.difficulty.weights import (
+    GROUPED as GROUPED,
     agreement as agreement,
     error_by_difficulty as error_by_difficulty,
     groups as groups,

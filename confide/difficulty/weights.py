@@ -199,6 +199,10 @@ def _group(name: str, values: Floats, wrong: NDArray[np.bool_]) -> DifficultyGro
     return DifficultyGroup(name, float(values.min()), float(values.max()), float(values.mean()), n, share, low, high)
 
 
+GROUPED = "groups"
+"""Method of scores whose values are groups, as `confide harden --groups` writes them."""
+
+
 def groups(scores: Any, *, threshold: float | None = None, groups: int = 2) -> NDArray[np.int64]:
     """Group of every sample for GroupDRO: below / from a threshold on (the paper's 5 bits), or equal parts.
 

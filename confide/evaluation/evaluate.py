@@ -427,6 +427,7 @@ def evaluate(
     score: Any = None,
     trust: Mapping[str, Any] | None = None,
     weights: Any = None,
+    prior: Any = None,
     strata: Any = None,
     seed: int = 0,
     title: str | None = None,
@@ -453,6 +454,8 @@ def evaluate(
         trust: further scores of trust predictors by name, high = safe; named `trust:<name>` in the table.
         weights: how much each sample counts, n numbers of 0 or more or the name of a column, where the predictions do
             not carry them; only ratios matter. Intervals are wider the more unequal they are.
+        prior: shares of the classes in the population that is meant, where these samples were drawn by class: c numbers
+            in their order or {name: number}. Every class then counts by prior / its share here.
         strata: where the number of samples of each kind was fixed by design: "class", a column's name, or n values.
             By default samples count as drawn independently.
         seed: of what is drawn.
@@ -478,6 +481,8 @@ def evaluate(
     columns = () if by is None or isinstance(by, Mapping) else (by,) if isinstance(by, str) else tuple(by)
     columns += tuple(word for word in (strata, unit) if isinstance(word, str) and word != "class")
     predictions = as_predictions(predictions, columns=columns, ids=scores is not None, score=score, weights=weights)
+    named = [weights if isinstance(weights, str) else WEIGHT_COLUMNS[0]] * (predictions.relative_weights is not None)
+    predictions = predictions.weighted_by_class(prior)
     if (rows := predictions.weighted_rows) is not None:
         n, predictions = len(predictions), predictions.take(rows)
         by, score, trust, strata, unit = (
@@ -506,7 +511,7 @@ def evaluate(
     called = unit if isinstance(unit, str) and unit != predictions.unit else None
     known = About(title=title, unit=called, class_names=tuple(class_names or ()), missing=missing)
     if base.design.weights is not None:
-        weighted_by = weights if isinstance(weights, str) else WEIGHT_COLUMNS[0]
+        weighted_by = " and ".join([*named, *["class"] * (prior is not None)])
         known = replace(known, weighted_by=weighted_by, effective_samples=base.effective_n)
     return Evaluation(
         measurements=tuple(rows),

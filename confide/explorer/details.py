@@ -4,6 +4,7 @@ after calibration, its picture or text, its neighbours, the parts of its difficu
 
 from __future__ import annotations
 
+import math
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,38 +130,35 @@ class SampleDetails:
 
 def describe_rows(database: SampleDatabase, query: Query, rows: list[int]) -> list[RowCell]:
     """The cells of some rows, in their order."""
-    if not rows:
-        return []
-    model = query.model_stage
-    label = "label" if "label" in query.columns else "NULL"
-    difficulty = "difficulty" if "difficulty" in query.columns else "NULL"
-    predicted = (
-        f"{model.table}.prediction, {model.table}.confidence, {model.table}.hit" if model else "NULL, NULL, NULL"
+    columns, samples, at = query.columns, database.samples, np.array(rows, dtype=np.intp)
+
+    def numbers(key: str) -> list[float | None]:
+        if key not in columns:
+            return [None] * len(rows)
+        return [value if math.isfinite(value) else None for value in database.values(columns[key])[at].tolist()]
+
+    def codes(key: str) -> list[int | None]:
+        if key not in columns:
+            return [None] * len(rows)
+        return [code - 1 if code else None for code in database.codes(columns[key])[at].tolist()]
+
+    splits, kinds = samples.columns["split"].values, database.marks.kinds[at].tolist()
+    outcome = [None if hit is None else hit == 1 for hit in codes("outcome")]
+    words = zip(
+        rows,
+        samples.table.column("id").take(pa.array(at)).to_pylist(),
+        (splits[split or 0] for split in codes("split")),
+        map(samples.name_of, codes("label")),
+        numbers("difficulty"),
+        map(samples.name_of, codes("prediction")),
+        numbers("confidence"),
+        outcome,
+        (None if kind < 0 else TAG_KINDS[kind] for kind in kinds),
+        # The sorted-by value is shown where it is neither difficulty nor confidence.
+        numbers(query.sort),
+        strict=True,
     )
-    # The sorted-by value is shown where it is neither difficulty nor confidence.
-    value = query.columns[query.sort].sql if query.sort in query.columns else "NULL"
-    source = database.source(model)
-    places = ", ".join(str(int(row)) for row in rows)
-    records = database.fetch(
-        f"SELECT row, id, split, {label}, {difficulty}, {predicted}, {value} FROM {source} WHERE row IN ({places})"
-    )
-    name, splits, kinds = database.samples.name_of, database.samples.columns["split"].values, database.marks.kinds
-    cells = {
-        row: RowCell(
-            row,
-            sample,
-            splits[split],
-            name(truth),
-            hard,
-            name(prediction),
-            confidence,
-            right,
-            None if kinds[row] < 0 else TAG_KINDS[kinds[row]],
-            shown,
-        )
-        for row, sample, split, truth, hard, prediction, confidence, right, shown in records
-    }
-    return [cells[row] for row in rows]
+    return [RowCell(*cell) for cell in words]
 
 
 def describe(database: SampleDatabase, query: Query, row: int, logits: LogitsReader) -> SampleDetails:

@@ -97,6 +97,8 @@ class SampleDatabase:
             if numbers is not None:
                 column, _ = numbers
                 columns[key] = replace(column, table=name)
+        if "changes" in columns and not np.nan_to_num(np.asarray(content.column("changes"))).any():
+            del columns["changes"]  # it never changed its mind
         if "confidence" in columns:
             columns["confidence"] = replace(columns["confidence"], low=0.0, high=1.0)
         return StageTable(model, stage, name, columns)

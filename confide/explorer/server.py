@@ -44,7 +44,11 @@ ROUTE_PARAMETERS = {
     *("small", "whole", "cell", "area", "box"),  # of a picture, a comparison, the map
 }
 """Parameters of a route that are no filters."""
-MEDIA = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
+MEDIA = {
+    "csv": "text/csv; charset=utf-8",
+    "parquet": "application/vnd.apache.parquet",
+    **dict.fromkeys(session.ARCHIVES, "application/zip"),
+}
 
 
 class Routes:
@@ -255,8 +259,11 @@ class Routes:
         query = self.query(request)
         what, kind = request.query_params.get("what", "selection"), request.query_params.get("format", "csv")
         rows = self.explorer.rows_to_export(query, what)
-        content = session.as_bytes(session.export_table(self.explorer.database, query, rows), kind)
-        name = f'attachment; filename="{self.explorer.name}-{what}.{kind}"'
+        table = session.export_table(self.explorer.database, query, rows)
+        archived = kind in session.ARCHIVES
+        content = session.as_archive(table, rows, self.explorer, kind) if archived else session.as_bytes(table, kind)
+        ending = f"{kind}.zip" if archived else kind
+        name = f'attachment; filename="{self.explorer.name}-{what}.{ending}"'
         return Response(content, media_type=MEDIA[kind], headers={"Content-Disposition": name})
 
     def fiftyone(self, request: Request) -> Response:

@@ -4,13 +4,17 @@ as a table for other tools (CSV, parquet, FiftyOne).
 
 from __future__ import annotations
 
+import io
+import json
 import re
 import secrets
 import threading
+import zipfile
 from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
+from xml.sax.saxutils import quoteattr
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -227,6 +231,11 @@ class Explorer:
 # Export.
 
 FORMATS = ("csv", "parquet")
+ARCHIVES = ("labelstudio", "fiftyone")
+"""Folders that other labelling tools import, as zip files."""
+MAX_CHOICES = 1_000
+MAX_ARCHIVED = 5_000
+"""Samples of such a folder: it holds their pictures."""
 RESERVED = {"id", "filepath", "tags", "metadata", "created_at", "last_modified_at", "ground_truth", "relabel"}
 FORMULA = r"^[\pZ\pC]*[=+\-@＝＋－＠]|^[\t\r\n]"
 """How a cell begins that a spreadsheet could take for a formula, also after blanks, which some drop."""
@@ -274,7 +283,7 @@ def _with_tags(table: pa.Table, database: SampleDatabase) -> pa.Table:
 def as_bytes(table: pa.Table, kind: str) -> bytes:
     """The table as a file; in CSV no cell begins like a formula."""
     if kind not in FORMATS:
-        raise InputError(f"format must be one of {', '.join(FORMATS)}, got '{kind}'")
+        raise InputError(f"format must be one of {', '.join((*FORMATS, *ARCHIVES))}, got '{kind}'")
     return formats.arrow_bytes(_without_formulas(table) if kind == "csv" else table, kind)
 
 
@@ -295,6 +304,78 @@ def write_export(path: Path, table: pa.Table) -> None:
     content = as_bytes(table, path.suffix[1:])
     with atomic(path) as temporary:
         temporary.write_bytes(content)
+
+
+def as_archive(table: pa.Table, rows: Order, explorer: Explorer, kind: str) -> bytes:
+    """The samples as a folder that Label Studio or FiftyOne imports, zipped: pictures, and a JSON file of labels."""
+    if len(rows) > MAX_ARCHIVED:
+        raise InputError(
+            f"at most {MAX_ARCHIVED:,} samples can leave with their pictures, got {len(rows):,}; filter more"
+        )
+    content, folder = io.BytesIO(), "images" if kind == "labelstudio" else "data"
+    names: dict[int, str] = {}
+    texts: dict[int, str] = {}
+    with zipfile.ZipFile(content, "w") as archive:
+        for row in rows.tolist():
+            sample = explorer.pictures.content(row)
+            if sample.image is not None:
+                names[row] = f"{folder}/{row}.{sample.media_type.removeprefix('image/')}"
+                archive.writestr(names[row], sample.image)
+            elif sample.text is not None:
+                texts[row] = sample.text
+        records = dict(zip(rows.tolist(), table.to_pylist(), strict=True))
+        if kind == "fiftyone":
+            archive.writestr("labels.json", json.dumps(_fiftyone_labels(records, names, explorer)))
+        else:
+            tasks = [_task(row, record, names, texts, explorer.name) for row, record in records.items()]
+            archive.writestr("tasks.json", json.dumps(formats.plain(tasks), ensure_ascii=False))
+            archive.writestr("labels.xml", _labelling(records, bool(names), explorer))
+    return content.getvalue()
+
+
+def _task(row: int, record: dict[str, Any], names: dict[int, str], texts: dict[int, str], name: str) -> dict[str, Any]:
+    """A task of Label Studio: the sample, what a person decided, and what the model predicts with its confidence."""
+    shown = "image" if row in names else "text"
+    where = f"/data/local-files/?d={name}/{names[row]}" if row in names else texts.get(row, str(record["id"]))
+
+    def choice(label: str) -> dict[str, Any]:
+        return {"from_name": "label", "to_name": shown, "type": "choices", "value": {"choices": [label]}}
+
+    decided = record.get("new_label_name") or (record.get("label_name") if record.get("tag") == "keep" else None)
+    predicted = record.get("prediction_name")
+    model = f"{record.get('model', '')} {record.get('stage', '')}".strip()
+    return {
+        "data": {shown: where, **{key: value for key, value in record.items() if value is not None and key != shown}},
+        "annotations": [] if decided is None else [{"result": [choice(decided)]}],
+        "predictions": []
+        if predicted is None
+        else [{"model_version": model, "score": record.get("confidence"), "result": [choice(predicted)]}],
+    }
+
+
+def _labelling(records: dict[int, dict[str, Any]], images: bool, explorer: Explorer) -> str:
+    """The set-up of a Label Studio project for these tasks; classes beyond the listed are those of the samples."""
+    names = explorer.samples.classes.names[:MAX_CHOICES]
+    found = [
+        record.get(key) for record in records.values() for key in ("label_name", "prediction_name", "new_label_name")
+    ]
+    choices = "".join(f"<Choice value={quoteattr(n)}/>" for n in dict.fromkeys([*names, *filter(None, found)]))
+    shown = '<Image name="image" value="$image"/>' if images else '<Text name="text" value="$text"/>'
+    to = "image" if images else "text"
+    return f'<View>{shown}<Choices name="label" toName="{to}">{choices}</Choices></View>'
+
+
+def _fiftyone_labels(records: dict[int, dict[str, Any]], names: dict[int, str], explorer: Explorer) -> dict[str, Any]:
+    """Labels of FiftyOne's image classification folders, as corrected: the class to relabel to, else the label."""
+    corrected = {
+        row: record.get("new_label") if record.get("tag") == "relabel" else None for row, record in records.items()
+    }
+    labels = {
+        row: records[row].get("label") if label is None else label for row, label in corrected.items() if row in names
+    }
+    known = [label for label in labels.values() if label is not None]
+    classes = [str(explorer.samples.name_of(k)) for k in range(max(known, default=-1) + 1)]
+    return {"classes": classes, "labels": {str(row): label for row, label in labels.items()}}
 
 
 def to_fiftyone(table: pa.Table, rows: Order, pictures: Pictures, folder: Path, name: str) -> Any:

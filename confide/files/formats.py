@@ -82,7 +82,7 @@ class Format:
 
 
 CALIBRATOR = Format(
-    "calibrator", 3, "a calibrator", "fit it again", reads=(1, 2), endings=(".json", ".safetensors"), inline=True
+    "calibrator", 4, "a calibrator", "fit it again", reads=(1, 2, 3), endings=(".json", ".safetensors"), inline=True
 )
 SETS = Format("sets", 1, "prediction sets", "fit them again", endings=(".json", ".safetensors"), inline=True)
 DECISIONS = Format("decisions", 1, "a decision rule", "make it again", endings=(".json",))

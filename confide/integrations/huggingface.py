@@ -1,10 +1,12 @@
-"""Hugging Face Trainer: any loss of `confide.losses` as its `compute_loss_func`, our metrics as its `compute_metrics`.
+"""Hugging Face: any loss of `confide.losses` as the Trainer's `compute_loss_func`, our metrics as its
+`compute_metrics`, and as a module in the style of `evaluate`.
 
 from confide.integrations.huggingface import compute_loss_func, compute_metrics
 trainer = transformers.Trainer(
     model, arguments, train_dataset=train, eval_dataset=val,
     compute_loss_func=compute_loss_func("adafocal"), compute_metrics=compute_metrics(),
 )
+metric = confide.integrations.huggingface.load("ece", "aurc")    # as evaluate.load: add_batch, compute
 """
 
 from __future__ import annotations
@@ -15,12 +17,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from confide.checks import InputError
+from confide.checks import InputError, as_tensor
 from confide.integrations.epoch_log import IGNORED, WORDS, gathered, logged_metrics
 from confide.losses import create
 from confide.metrics.base import parse_metric
 
-__all__ = ["LossForTrainer", "compute_loss_func", "compute_metrics"]
+__all__ = ["LossForTrainer", "MetricModule", "compute_loss_func", "compute_metrics", "load"]
 
 
 class LossForTrainer:
@@ -117,3 +119,62 @@ def compute_metrics(words: Sequence[str] = WORDS) -> Callable[[Any], dict[str, f
         return logged_metrics(outputs[0] if isinstance(outputs, tuple) else outputs, evaluated.label_ids, words)
 
     return measured
+
+
+class MetricModule:
+    """Metrics in the style of the package evaluate: `add`, `add_batch`, then `compute`, which forgets what was added.
+
+    `predictions` are logits `n c`, or probabilities where the module was loaded with `probs=True`; `references` are
+    class indices. In several processes of torch.distributed every one computes the number of all.
+    """
+
+    def __init__(self, words: Sequence[str], *, probs: bool = False) -> None:
+        for word in words:
+            parse_metric(word.partition(":")[0])
+        self.words, self.probs = tuple(words), probs
+        self.name = "_".join(self.words)
+        self._batches: list[tuple[Tensor, Tensor]] = []
+
+    def add(self, *, prediction: Any, reference: Any) -> None:
+        """One sample."""
+        self.add_batch(predictions=[prediction], references=[reference])
+
+    def add_batch(self, *, predictions: Any, references: Any) -> None:
+        """Several samples."""
+        rows, labels = as_tensor(predictions, "predictions").float(), as_tensor(references, "references").reshape(-1)
+        if len(rows) != len(labels):
+            raise InputError(f"predictions and references must be as many, got {len(rows)} and {len(labels)}")
+        self._batches.append((rows.cpu(), labels.cpu()))
+
+    def compute(self, *, predictions: Any = None, references: Any = None) -> dict[str, float]:
+        """Word -> value over all that was added and these; `word_by_chance` beside calibration errors."""
+        if predictions is not None or references is not None:
+            self.add_batch(predictions=predictions, references=references)
+        if not self._batches:
+            raise InputError("compute needs samples, got none; add_batch before, or pass predictions and references")
+        rows, labels = (gathered(torch.cat(parts)) for parts in zip(*self._batches, strict=True))
+        self._batches = []
+        return logged_metrics(rows.clamp_min(1e-12).log() if self.probs else rows, labels, self.words)
+
+
+def load(*words: str, probs: bool = False) -> MetricModule:
+    """Metrics of these words as a module in the style of `evaluate.load`; the package evaluate is not needed.
+
+    Args:
+        words: of metrics; `confide.metrics.names()` lists them. Default: accuracy, nll, ece, aurc.
+        probs: predictions are probabilities, not logits.
+
+    Returns:
+        A `MetricModule`.
+
+    Raises:
+        InputError: a word that no metric has.
+
+    Example:
+        >>> from confide.integrations.huggingface import load
+        >>> metric = load("accuracy", "auroc")
+        >>> metric.add_batch(predictions=[[2.0, 0.0]], references=[0])
+        >>> metric.compute(predictions=[[0.0, 1.0]], references=[0])
+        {'accuracy': 0.5, 'auroc': 1.0}
+    """
+    return MetricModule(words or WORDS, probs=probs)

@@ -387,13 +387,12 @@ class CalibratorTransformer(TransformerMixin, BaseEstimator):  # type: ignore[mi
 
     Args:
         word: which calibrator (see `confide list calibrators`).
-        inputs: what the columns are, `logits` (any scores that a softmax turns into probabilities) or `probs`.
+        inputs: what the columns are: `probs`, as `predict_proba` gives them, or `logits` (any scores that a softmax
+            turns into probabilities); the one given as the other is refused or warned of.
         options: of the calibrator, or None.
     """
 
-    def __init__(
-        self, word: str = "temperature", inputs: str = "logits", options: dict[str, Any] | None = None
-    ) -> None:
+    def __init__(self, word: str = "temperature", inputs: str = "probs", options: dict[str, Any] | None = None) -> None:
         self.word = word
         self.inputs = inputs
         self.options = options
@@ -429,7 +428,10 @@ class CalibratorTransformer(TransformerMixin, BaseEstimator):  # type: ignore[mi
 
     def _predictions(self, outputs: NDArray[Any], labels: NDArray[np.int64]) -> Predictions:
         if self.inputs == "probs":
-            return Predictions.from_probs(outputs, labels)
+            try:
+                return Predictions.from_probs(outputs, labels)
+            except InputError as error:
+                raise InputError(f'{error}; if so, CalibratorTransformer(inputs="logits")') from None
         return Predictions(outputs, labels)
 
 
@@ -455,12 +457,12 @@ def _encoded_columns(labels: NDArray[Any], num_classes: int) -> tuple[NDArray[An
     return seen, codes.astype(np.int64)
 
 
-def as_transformer(calibrator: Calibrator, inputs: str = "logits") -> CalibratorTransformer:
+def as_transformer(calibrator: Calibrator, inputs: str = "probs") -> CalibratorTransformer:
     """A calibrator fitted before as a fitted transformer.
 
     Args:
         calibrator: what `confide.calibrators.fit` or `load` returned.
-        inputs: what the columns are, `logits` or `probs`.
+        inputs: what the columns are, `probs` or `logits`.
 
     Returns:
         A transformer that gives calibrated probabilities.
@@ -470,7 +472,7 @@ def as_transformer(calibrator: Calibrator, inputs: str = "logits") -> Calibrator
         >>> from confide.integrations.sklearn import as_transformer
         >>> val = confide.Predictions(torch.tensor([[2.0, 0.0], [0.0, 1.0], [3.0, 0.0]]), torch.tensor([0, 1, 1]))
         >>> transformer = as_transformer(confide.calibrators.fit("temperature", val))
-        >>> transformer.transform([[2.0, 0.0]]).shape
+        >>> transformer.transform([[0.9, 0.1]]).shape
         (1, 2)
     """
     transformer = CalibratorTransformer(calibrator.word, inputs, dict(calibrator.options))

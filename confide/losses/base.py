@@ -207,6 +207,7 @@ class LossModule(nn.Module, ABC):
         super().__init__()
         self.register_buffer("class_weights", None)
         self._watch = UpdateWatch()
+        self._doubted = False  # the first batch is looked at: probabilities in place of logits train without a word
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -229,6 +230,9 @@ class LossModule(nn.Module, ABC):
     def batch(self, logits: Logits, labels: Labels, **needs: Any) -> BatchLoss:
         """The batch before its reduction."""
         method = LOSSES.get(self.word)
+        if not self._doubted and not torch.compiler.is_compiling():
+            self._doubted = True
+            doubt_probabilities(self.word, logits)
         if self.update is not None and not torch.compiler.is_compiling():
             self._watch.seen(self.word, isinstance(logits, Tensor) and logits.requires_grad)
         bound = self.bound_needs()
@@ -313,8 +317,22 @@ class FunctionLoss(LossModule):
 # Losses as functions: checks before a registered function, one call of a module from fresh state.
 
 
+def doubt_probabilities(word: str, logits: Any) -> None:
+    """Warn where every row of what should be logits sums to one within [0, 1]."""
+    if not isinstance(logits, Tensor) or logits.ndim != 2 or not len(logits) or logits.is_meta:
+        return
+    first = logits[0].detach().float()
+    if not bool(((first >= 0) & (first <= 1)).all()):  # nearly always; the rest is read only in doubt
+        return
+    from confide.predictions import LogitOutputs, probability_doubt
+
+    if doubt := probability_doubt(LogitOutputs(logits.detach().float())):
+        warnings.warn(f"{doubt}; loss '{word}' takes logits, before any softmax", stacklevel=4)
+
+
 def _with_checks(method: Method[LossSpec]) -> LossFunction:
     function = method.function
+    doubted = False
 
     @functools.wraps(function)
     def checked(
@@ -325,6 +343,10 @@ def _with_checks(method: Method[LossSpec]) -> LossFunction:
         ignore_index: int | None = None,
         **options: Any,
     ) -> PerSample:
+        nonlocal doubted
+        if not doubted and not torch.compiler.is_compiling():
+            doubted = True
+            doubt_probabilities(method.word, logits)
         options = method.checked(method.named(positional, options) if positional else options)
         needs = {name: options.pop(name) for name in method.needs if name in options}
         check_needs(method.word, method.needs, needs)

@@ -114,6 +114,8 @@ def groups_of(
         return samples.labels.astype(np.int64)
     known = losses.LOSSES.get(settings.loss).options.get("num_groups", 2)
     number = int(settings.loss_options.get("num_groups", known))
+    if settings.group_by == "difficulty" and scores is not None and scores.method == difficulty.GROUPED:
+        return _written_groups(scores.of(samples.ids), number)
     if settings.group_by == "difficulty":
         values = _difficulty_of(train, scores, settings, "training")
         edges = np.quantile(values, np.linspace(0, 1, number + 1)[1:-1])
@@ -124,6 +126,16 @@ def groups_of(
         known_names = ", ".join(("difficulty", "label", *train.columns))
         raise InputError(f"group_by must be one of {known_names}, got '{settings.group_by}'")
     return _column_groups(settings.group_by, train, samples, number)
+
+
+def _written_groups(groups: NDArray[np.float64], number: int) -> NDArray[np.int64]:
+    """Groups as a file holds them."""
+    if groups.max() >= number:
+        held = int(groups.max()) + 1
+        raise InputError(
+            f"the scores hold {held} groups, but the loss was made for {number}; set its option num_groups"
+        )
+    return groups.astype(np.int64)
 
 
 def _difficulty_of(samples: Split, scores: Scores | None, settings: Settings, role: str) -> NDArray[np.float64]:

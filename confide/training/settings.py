@@ -203,6 +203,38 @@ def check_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     return dict(values)
 
 
+# The usual network of data that is not images.
+
+USUAL: Mapping[str, Mapping[str, Any]] = {
+    "text": {"model": "text_cnn", "optimizer": "adamw", "learning_rate": 3e-3, "weight_decay": 0.01},
+    "rows": {"model": "mlp"},
+}
+"""By kind of data; SGD at the rate that suits images leaves a text CNN near chance."""
+
+
+def suited_settings(settings: Settings, kind: str) -> Settings:
+    """The settings for data of a kind, where the network is the default for images, which cannot read them.
+
+    Args:
+        settings: as chosen.
+        kind: of the data: image, text or rows.
+
+    Returns:
+        With the usual network of that kind; with its optimiser too, where none of its settings was chosen.
+
+    Example:
+        >>> from confide.training.settings import Settings, suited_settings
+        >>> suited_settings(Settings(epochs=3), "text").model
+        'text_cnn'
+    """
+    usual = USUAL.get(kind, {})
+    if not usual or settings.model != Settings.model:
+        return settings
+    rest = {name: value for name, value in usual.items() if name != "model"}
+    chosen = any(getattr(settings, name) != getattr(Settings, name) for name in rest)
+    return replace(settings, model=usual["model"], **({} if chosen else rest))
+
+
 # Presets: the settings of the papers, and a quick one.
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {

@@ -59,7 +59,7 @@ def test_a_saved_calibrator_gives_the_same_numbers(val, test, tmp_path, suffix):
 
 def test_loading_something_else_gets_one_line(tmp_path, made):
     (tmp_path / "other.json").write_text("[1, 2]")
-    with pytest.raises(InputError, match="must be a calibrator of format 'calibrator/3', got None"):
+    with pytest.raises(InputError, match="must be a calibrator of format 'calibrator/4', got None"):
         calibrators.load(tmp_path / "other.json")
     with pytest.raises(InputError, match="no such file"):
         calibrators.load(tmp_path / "none.json")

@@ -180,3 +180,19 @@ def test_bad_folders_get_one_line(image_folder, tmp_path, save_image):
 def test_bad_image_options_get_one_line(image_folder, option, message):
     with pytest.raises(InputError, match=message):
         load_dataset(image_folder, **option)
+
+
+def test_texts_in_the_folders_of_20_newsgroups(tmp_path):
+    root = tmp_path / "20news-bydate"
+    for split, n in (("train", 12), ("test", 4)):
+        for name in ("alt.atheism", "sci.space"):
+            (root / f"20news-bydate-{split}" / name).mkdir(parents=True)
+            for number in range(n):
+                text = f"From: caf\xe9 {number}\n{name}".encode("latin-1")
+                (root / f"20news-bydate-{split}" / name / str(50000 + number)).write_bytes(text)
+    dataset = load_dataset(root)
+    assert (dataset.kind, dataset.class_names) == ("text", ("alt.atheism", "sci.space"))
+    assert len(dataset.test) == 8
+    assert len(dataset.train) + len(dataset.val) == 24
+    assert "café" in dataset.test.inputs[0]
+    assert str(dataset.test.ids[0]) == "20news-bydate-test/alt.atheism/50000"

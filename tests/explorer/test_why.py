@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import zipfile
 
 import numpy as np
 import pytest
@@ -154,3 +156,24 @@ def test_how_often_a_model_changed_its_mind_is_a_column(serve, tmp_path):
         history.record(epoch, None, np.eye(2, dtype=np.float32)[predicted])
     changed = serve(run)
     assert [changed.get("find", changes=f"{k}..{k}")["count"] for k in (0, 1, 2)] == [1, 1, 1]
+
+
+def test_samples_leave_as_folders_for_label_studio_and_fiftyone(client):
+    client.put("tag?row=1", {"action": "relabel", "new_label": 2})
+    client.put("tag?row=2", {"action": "keep"})
+    archives = {}
+    for kind in ("labelstudio", "fiftyone"):
+        status, headers, content = client.send("GET", f"/api/export?what=tags&format={kind}")
+        assert (status, headers["content-type"]) == (200, "application/zip")
+        archives[kind] = zipfile.ZipFile(io.BytesIO(content))
+    tasks = json.loads(archives["labelstudio"].read("tasks.json"))
+    decided = [task["annotations"][0]["result"][0]["value"]["choices"][0] for task in tasks]
+    assert decided == ["<script>alert(1)</script>", tasks[1]["data"]["label_name"]]
+    assert tasks[0]["data"]["image"] == "/data/local-files/?d=small/images/1.png"
+    assert 0 < tasks[0]["predictions"][0]["score"] <= 1
+    assert "images/1.png" in archives["labelstudio"].namelist()
+    assert "&lt;script&gt;" in archives["labelstudio"].read("labels.xml").decode()
+    labels = json.loads(archives["fiftyone"].read("labels.json"))
+    assert labels["labels"]["1"] == 2
+    assert labels["classes"][2] == "<script>alert(1)</script>"
+    assert set(archives["fiftyone"].namelist()) == {"data/1.png", "data/2.png", "labels.json"}

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from confide import Predictions, losses, metrics
 from confide.checks import InputError
-from confide.integrations.huggingface import compute_loss_func, compute_metrics
+from confide.integrations.huggingface import compute_loss_func, compute_metrics, load
 
 
 def test_outputs_of_every_kind_are_understood() -> None:
@@ -113,3 +113,43 @@ def test_the_trainer_learns_with_it(tmp_path: Any, word: str) -> None:
         assert bool((loss.loss.gammas != 1).any())
     predicted = model.linear(features).argmax(dim=1)
     assert float((predicted == features[:, :3].argmax(dim=1)).float().mean()) > 0.9
+
+
+def test_a_module_in_the_style_of_evaluate_gives_the_numbers_of_the_metrics() -> None:
+    logits, labels = torch.randn((40, 3), generator=torch.Generator().manual_seed(0)), torch.arange(40) % 3
+    metric = load("ece", "aurc")
+    metric.add_batch(predictions=logits[:30], references=labels[:30])
+    metric.add(prediction=logits[30].tolist(), reference=int(labels[30]))
+    found = metric.compute(predictions=logits[31:].numpy(), references=labels[31:].tolist())
+    assert found["aurc"] == pytest.approx(float(metrics.aurc(Predictions(logits, labels))), rel=1e-5)
+    by_probs = load("ece", probs=True).compute(predictions=logits.softmax(1), references=labels)
+    assert by_probs["ece"] == pytest.approx(found["ece"], rel=1e-5)
+    with pytest.raises(InputError, match="needs samples"):
+        metric.compute()  # what was added is forgotten
+
+
+def _one_of_two(rank: int, store: str, results: Any) -> None:
+    torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+    logits, labels = torch.randn((40, 3), generator=torch.Generator().manual_seed(0)), torch.arange(40) % 3
+    rows = slice(0, 25) if rank == 0 else slice(25, 40)
+    metric = load("ece", "nll")
+    metric.add_batch(predictions=logits[rows], references=labels[rows])
+    results.put(metric.compute())
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.slow
+def test_two_processes_compute_the_numbers_of_one(tmp_path) -> None:
+    context = torch.multiprocessing.get_context("spawn")
+    results = context.Queue()
+    processes = [context.Process(target=_one_of_two, args=(k, str(tmp_path / "store"), results)) for k in range(2)]
+    for process in processes:
+        process.start()
+    found = [results.get(timeout=120) for _ in processes]
+    for process in processes:
+        process.join()
+    logits, labels = torch.randn((40, 3), generator=torch.Generator().manual_seed(0)), torch.arange(40) % 3
+    wanted = load("ece", "nll").compute(predictions=logits, references=labels)
+    for each in found:
+        assert each["ece"] == pytest.approx(wanted["ece"], rel=1e-5)
+        assert each["nll"] == pytest.approx(wanted["nll"], rel=1e-5)

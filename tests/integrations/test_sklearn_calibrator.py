@@ -29,16 +29,18 @@ def test_it_gives_the_probabilities_of_the_calibrator(data, word):
     record = Predictions(logits, labels)
     calibrator = calibrators.fit(word, record)
     expected = calibrator(record).logits.softmax(dim=1).numpy()
-    np.testing.assert_allclose(CalibratorTransformer(word).fit(logits, labels).transform(logits), expected)
-    np.testing.assert_allclose(as_transformer(calibrator).transform(logits), expected)
+    np.testing.assert_allclose(CalibratorTransformer(word, "logits").fit(logits, labels).transform(logits), expected)
+    np.testing.assert_allclose(as_transformer(calibrator, "logits").transform(logits), expected)
 
 
 def test_it_works_in_a_pipeline_and_can_be_cloned(data):
     logits, labels = data
-    pipeline = make_pipeline(FunctionTransformer(lambda z: z / 2), CalibratorTransformer("temperature"))
+    pipeline = make_pipeline(FunctionTransformer(lambda z: z / 2), CalibratorTransformer("temperature", "logits"))
     probs = clone(pipeline).fit(logits, labels).transform(logits)
     np.testing.assert_allclose(probs.sum(axis=1), 1.0)
-    np.testing.assert_allclose(probs, CalibratorTransformer().fit(logits, labels).transform(logits), atol=1e-7)
+    np.testing.assert_allclose(
+        probs, CalibratorTransformer(inputs="logits").fit(logits, labels).transform(logits), atol=1e-7
+    )
 
 
 def test_probabilities_and_named_classes(data):
@@ -54,5 +56,7 @@ def test_bad_requests(data):
     logits, labels = data
     with pytest.raises(NotFittedError):
         CalibratorTransformer().transform(logits)
+    with pytest.raises(InputError, match=r"are these logits\?; if so, CalibratorTransformer\(inputs=.logits.\)"):
+        CalibratorTransformer().fit(logits, labels)
     with pytest.raises(InputError, match="got 2 values"):
         CalibratorTransformer().fit(logits[labels < 2], np.array(["a", "b"])[labels[labels < 2]])

@@ -134,11 +134,11 @@ def test_bad_requests_get_one_line(data):
 def test_a_transformer_names_its_columns_and_doubts_probabilities(data):
     X, y, _, _ = data
     probs = LogisticRegression().fit(X, y).predict_proba(X)
-    transformer = CalibratorTransformer(inputs="probs").fit(probs, y)
+    transformer = CalibratorTransformer().fit(probs, y)
     assert transformer.get_feature_names_out().tolist() == ["prob_a", "prob_b", "prob_c"]
     assert calibrators.fit("temperature", Predictions.from_probs(probs, np.searchsorted(["a", "b", "c"], y))).word
     with pytest.warns(UserWarning, match="as probabilities do"):
-        CalibratorTransformer().fit(probs, y)
+        CalibratorTransformer(inputs="logits").fit(probs, y)
     pytest.importorskip("pandas")
     frame = transformer.set_output(transform="pandas").transform(probs)
     assert list(frame.columns) == ["prob_a", "prob_b", "prob_c"]

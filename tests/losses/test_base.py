@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -158,3 +159,15 @@ def test_class_counts_made_in_inference_mode_and_counts_that_are_not_numbers(log
     torch.testing.assert_close(losses.class_balanced(logits, LABELS, class_counts=counts), expected)
     with pytest.raises(InputError, match="class_counts must be at least 1, got nan for class 1"):
         losses.class_balanced(logits, LABELS, class_counts=[1, float("nan"), 2])
+
+
+def test_probabilities_given_as_logits_are_doubted_once():
+    probs = torch.softmax(torch.randn((8, 3), generator=torch.Generator().manual_seed(0)), dim=1)
+    labels = torch.arange(8) % 3
+    loss = losses.create("focal")
+    with pytest.warns(UserWarning, match="loss 'focal' takes logits"):
+        loss(probs, labels)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loss(probs, labels)
+        losses.create("focal")(probs.log(), labels)

@@ -10,7 +10,7 @@ import torch
 
 from confide.checks import InputError, OptionError
 from confide.training import PRESETS, Settings, preset
-from confide.training.settings import cycled_momenta, learning_rates
+from confide.training.settings import cycled_momenta, learning_rates, suited_settings
 
 
 def test_step_drops_at_its_milestones() -> None:
@@ -84,3 +84,13 @@ def test_a_warm_up_of_one_is_one_step_and_below_one_a_share() -> None:
     assert warmup_steps(100, 10) == 9  # the last step is the schedule's own
     rates = learning_rates(Settings(schedule="cosine", epochs=1, schedule_options={"warmup": 1}), 10)
     assert (np.diff(rates[1:]) < 0).all()
+
+
+def test_texts_and_rows_get_a_network_that_reads_them():
+    plain = Settings(epochs=2)
+    assert suited_settings(plain, "image") is plain
+    assert suited_settings(plain, "rows").model == "mlp"
+    text = suited_settings(plain, "text")
+    assert (text.model, text.optimizer, text.epochs) == ("text_cnn", "adamw", 2)
+    assert suited_settings(Settings(learning_rate=0.5), "text").optimizer == "sgd"
+    assert suited_settings(Settings(model="mlp"), "text").model == "mlp"

@@ -19,7 +19,7 @@ export async function show(about, openRow) {
   if (mine !== asked) return;
   const pair = { about, openRow, first, second, found, colours: [first, second].map((m) => 1 + (models.indexOf(m) % 5)) };
   const used = box.contains(document.activeElement) ? document.activeElement.getAttribute("aria-label") : null;
-  const rest = found ? el("div", { class: "cmpg" }, el("div", {}, matrix(pair), surer(pair)), scatter(pair), pairs(pair)) : el("div", { class: "empty" }, el("h3", {}, "Nothing to compare"), el("p", {}, failure.message));
+  const rest = found ? el("div", { class: "cmpg" }, el("div", {}, matrix(pair), surer(pair)), scatter(pair), pairs(pair)) : el("div", { class: "empty" }, el("h2", {}, "Nothing to compare"), el("p", {}, failure.message));
   box.replaceChildren(head(pair), rest);
   if (used) ([...box.querySelectorAll("button, select")].find((b) => b.getAttribute("aria-label") === used) || $("hc")).focus({ preventScroll: true });
 }
@@ -36,7 +36,7 @@ function head({ about, first, second, found, colours }) {
   a.value = first; b.value = second;
   const words = found ? `, both ${when(found.stage_title)}, ${whole(found.n)} samples. They disagree on ${whole(found.disagree)}.` : "";
   const aside = found && found.left_aside.length ? el("p", { class: "sub" }, `Filters on ${found.left_aside.join(", ")} depend on a model and are left aside here.`) : null;
-  return el("div", { class: "cmph" }, el("h2", { id: "hc", tabindex: "-1" }, "Compare two models"), el("p", { class: "who" }, el("span", {}, sign(1, colours[0]), a), " against ", el("span", {}, sign(2, colours[1]), b), words), aside);
+  return el("div", { class: "cmph" }, el("h1", { id: "hc", tabindex: "-1" }, "Compare two models"), el("p", { class: "who" }, el("span", {}, sign(1, colours[0]), a), " against ", el("span", {}, sign(2, colours[1]), b), words), aside);
 }
 
 function inGrid(second, filters) {
@@ -51,20 +51,20 @@ function matrix({ about, first, second, found, openRow }) {
   if (difference !== 0) words = found.p < 0.05 ? `${better} has ${whole(Math.abs(difference))} more right; chance alone would rarely do that (paired test, p ${found.p < 0.001 ? "< 0.001" : "= " + found.p.toFixed(3)}).` : `The difference of ${whole(Math.abs(difference))} is within chance (paired test, p = ${found.p === null ? "–" : found.p.toFixed(2)}).`;
   const brushed = area ? { confidence: `${area[0]}..${area[1]}`, other: `${area[2]}..${area[3]}` } : {};
   const show_grid = el("button", { type: "button", class: "btn", disabled: !chosen.length, onclick: () => inGrid(second, { cells: chosen, ...brushed }) }, "Show these in the grid");
-  return el("div", {}, el("h3", {}, "Who is right"), el("table", { class: "mx" }, el("thead", {}, el("tr", {}, el("td", {}), el("th", { scope: "col" }, el("code", {}, second), " right"), el("th", { scope: "col" }, "wrong"))), el("tbody", {}, row([el("code", {}, first), " right"], ["rr", "rw"], ["Both right", `Only ${first} right`]), row(["wrong"], ["wr", "ww"], [`Only ${second} right`, "Both wrong"]))), el("p", { class: "sub" }, `Press cells to choose their samples. ${words}`), show_grid);
+  return el("div", {}, el("h2", {}, "Who is right"), el("table", { class: "mx" }, el("thead", {}, el("tr", {}, el("td", {}), el("th", { scope: "col" }, el("code", {}, second), " right"), el("th", { scope: "col" }, "wrong"))), el("tbody", {}, row([el("code", {}, first), " right"], ["rr", "rw"], ["Both right", `Only ${first} right`]), row(["wrong"], ["wr", "ww"], [`Only ${second} right`, "Both wrong"]))), el("p", { class: "sub" }, `Press cells to choose their samples. ${words}`), show_grid);
 }
 
 function surer({ first, second, found }) {
   const g = found.gap;
   if (!g) return "";
   const beyond = g.low * g.high > 0, words = `Confidence minus accuracy is ${points(Math.abs(g.change), false)} points ${g.change > 0 ? "higher" : "lower"} for ${second} than for ${first} (difference ${points(g.low)} to ${points(g.high)})${beyond ? "." : ", which may be chance."}`;
-  const row = (name, k, cells, range) => el("tr", {}, el("th", { scope: "row" }, el("code", {}, name)), el("td", {}, percent(g.confidence[k], 1)), el("td", {}, percent(g.accuracy[k], 1)), el("td", {}, points(g.confidence[k] - g.accuracy[k])), el("td", {}, el("button", { type: "button", class: "lnk", "aria-label": `Samples where ${name} is surer by ten points and wrong`, disabled: !g.surer_wrong[k], onclick: () => inGrid(second, { cells, surer: range }) }, whole(g.surer_wrong[k]))));
-  return el("div", { class: "surer" }, el("h3", {}, "Who is surer, and wronger"), el("table", {}, el("thead", {}, el("tr", {}, el("td", {}), ["Says", "Is right", "Gap", "Surer, wrong"].map((h) => el("th", { scope: "col" }, h)))), el("tbody", {}, row(first, 0, ["wr", "ww"], "..-0.1"), row(second, 1, ["rw", "ww"], "0.1.."))), el("p", { class: "sub" }, `${words} The last column counts where a model is wrong and surer than the other by ten points or more.`));
+  const row = (name, k, cells, range) => el("tr", {}, el("th", { scope: "row" }, el("code", {}, name)), el("td", {}, percent(g.confidence[k], 1)), el("td", {}, percent(g.accuracy[k], 1)), el("td", {}, points(g.confidence[k] - g.accuracy[k])), el("td", {}, el("button", { type: "button", class: "lnk", "aria-label": `${whole(g.surer_wrong[k])} samples where ${name} is surer by ten points and wrong`, disabled: !g.surer_wrong[k], onclick: () => inGrid(second, { cells, surer: range }) }, whole(g.surer_wrong[k]))));
+  return el("div", { class: "surer" }, el("h2", {}, "Who is surer, and wronger"), el("table", {}, el("thead", {}, el("tr", {}, el("td", {}), ["Says", "Is right", "Gap", "Surer, wrong"].map((h) => el("th", { scope: "col" }, h)))), el("tbody", {}, row(first, 0, ["wr", "ww"], "..-0.1"), row(second, 1, ["rw", "ww"], "0.1.."))), el("p", { class: "sub" }, `${words} The last column counts where a model is wrong and surer than the other by ten points or more.`));
 }
 
 function scatter({ about, openRow, first, second, found, colours }) {
   const title = "How sure, where they disagree";
-  if (!found.disagree) return el("div", {}, el("h3", {}, title), el("div", { class: "empty" }, el("h3", {}, "They agree on every sample"), el("p", {}, "Choose another model or other filters.")));
+  if (!found.disagree) return el("div", {}, el("h2", {}, title), el("div", { class: "empty" }, el("h2", {}, "They agree on every sample"), el("p", {}, "Choose another model or other filters.")));
   const x = (p) => 36 + 250 * p, y = (p) => 258 - 250 * p, back = (v) => Math.max(0, Math.min(1, v)), dense = found.density.length > 0;
   const chart = svg("svg", { viewBox: "0 0 300 300", role: "img", class: "brush2", "aria-label": `Confidence of ${first} against that of ${second} on ${whole(found.disagree)} samples where they disagree; ${whole(found.cells.rw)} right by the first only, ${whole(found.cells.wr)} by the second only` });
   for (const p of [0, 0.5, 1]) chart.append(svg("path", { class: "g", d: `M36 ${y(p)}H286` }), svg("path", { class: "g", d: `M${x(p)} 258V8` }), svg("text", { x: 30, y: y(p) + 4, class: "e" }, String(100 * p)), svg("text", { x: x(p), y: 274, class: "m" }, String(100 * p)));
@@ -107,16 +107,16 @@ function scatter({ about, openRow, first, second, found, colours }) {
   const clear = area ? el("button", { type: "button", class: "lnk", onclick: () => { area = null; show(about, openRow); } }, "Clear the area") : null;
   const numbers = dense ? dataTable("Confidence where they disagree", [first, second, "Neither right", "First right", "Second right"], () => found.density.map((d) => [`${(100 * d[0]) / CELLS} to ${(100 * (d[0] + 1)) / CELLS}`, `${(100 * d[1]) / CELLS} to ${(100 * (d[1] + 1)) / CELLS}`, ...d.slice(2)]))
     : dataTable("Confidence where they disagree", [first, second, "Right"], () => found.dots.map((d) => [percent(d[1], 1), percent(d[2], 1), ["neither", first, second][d[3]]]));
-  return el("div", {}, el("h3", {}, title), el("p", { class: "sub" }, `${how} Drag over an area to choose its samples. `, clear), key, chart, numbers);
+  return el("div", {}, el("h2", {}, title), el("p", { class: "sub" }, `${how} Drag over an area to choose its samples. `, clear), key, chart, numbers);
 }
 
 function pairs({ about, openRow, found, colours }) {
   const total = found.chosen, both = chosen.length === 2 && chosen.includes("rw") && chosen.includes("wr");
   const title = `${whole(total)} samples${both ? ", one model right" : " in the chosen cells"}${area ? ", in the area" : ""}`;
-  if (!total) return el("div", {}, el("h3", {}, title), el("div", { class: "empty" }, el("h3", {}, chosen.length ? "No sample lies there" : "No cell is chosen"), el("p", {}, area ? "Choose another area of the chart." : "Press another cell of the table.")));
+  if (!total) return el("div", {}, el("h2", {}, title), el("div", { class: "empty" }, el("h2", {}, chosen.length ? "No sample lies there" : "No cell is chosen"), el("p", {}, area ? "Choose another area of the chart." : "Press another cell of the table.")));
   const predicted = (s, k) => el("p", {}, sign(k + 1, colours[k]), el("span", { class: s.right ? null : "pr" }, s.name ?? (s.right ? "right" : "wrong")), el("em", {}, percent(s.confidence)));
   const picture = (p) => { const i = el("img", { src: `/api/picture?row=${p.row}&small=1`, alt: "", loading: "lazy" }); i.addEventListener("error", () => i.replaceWith(el("span", { class: "nopic" }, "no picture"))); return i; };
   const item = (p) => el("li", {}, el("button", { type: "button", "aria-label": `Open ${p.id}`, onclick: () => openRow(p.row) }, about.kind === "image" ? picture(p) : el("span", { class: "mono" }, p.id)), el("div", {}, el("p", { class: "lb" }, p.label ?? "none"), predicted(p.predictions[0], 0), predicted(p.predictions[1], 1)));
   const note = total > found.pairs.length ? `Largest difference in confidence first, ${found.pairs.length} shown` : "Largest difference in confidence first";
-  return el("div", {}, el("h3", {}, title), el("p", { class: "sub" }, note), el("ul", { class: "pairs" }, found.pairs.map(item)));
+  return el("div", {}, el("h2", {}, title), el("p", { class: "sub" }, note), el("ul", { class: "pairs" }, found.pairs.map(item)));
 }

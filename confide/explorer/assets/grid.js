@@ -177,7 +177,7 @@ export class Grid {
     node.image = el("img", { alt: "", decoding: "async" });
     node.words = el("p", { class: "words" });
     node.label = el("span", {}); node.said = el("span", { class: "pr" }); node.figure = el("i", {}); node.tag = el("u", {});
-    node.button = el("button", { type: "button", tabindex: -1 }, node.image, node.words, node.label, node.figure, node.said, node.tag);
+    node.button = el("button", { type: "button", tabindex: -1 }, node.image, node.words, " ", node.label, " ", node.figure, " ", node.said, " ", node.tag);
     node.append(node.button);
     this.list.append(node);
     return node;
@@ -328,7 +328,9 @@ export class Grid {
 }
 
 function describe(cell, sort) {
-  const said = cell.prediction === null ? "" : cell.right ? ", predicted so" : `, predicted ${cell.prediction}`;
-  const value = cell.value === null ? "" : `, ${sort.replace(/^c\./, "")} ${shown(sort, cell.value)}`;
-  return `${cell.id}: ${cell.label ?? "no label"}${said}${value}${cell.tag ? ", tagged " + cell.tag : ""}`;
+  // What is seen in the cell, in its order, and what it means.
+  const wrong = cell.right === false || cell.label === null, value = cell.value === null ? "" : shown(sort, cell.value);
+  const seen = [cell.label ?? (cell.prediction === null ? cell.id : "no label"), value, wrong ? cell.prediction : "", cell.tag].filter(Boolean).join(" ");
+  const means = [value && `${sort.replace(/^c\./, "")} ${value}`, cell.prediction === null ? "" : cell.right ? "predicted so" : `predicted ${cell.prediction}`, cell.tag && `tagged ${cell.tag}`].filter(Boolean).join(", ");
+  return `${cell.id}: ${seen}${means ? `; ${means}` : ""}`;
 }

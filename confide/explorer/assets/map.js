@@ -34,7 +34,7 @@ function build() {
   colour.value = state.one("colour") || "gap";
   const button = (text, label, f) => el("button", { type: "button", class: "btn", "aria-label": label, onclick: f }, text);
   const lasso = el("button", { type: "button", class: "btn", "aria-pressed": "false", onclick: () => { drawing = !drawing; lasso.setAttribute("aria-pressed", String(drawing)); canvas.classList.toggle("lasso", drawing); } }, "Lasso");
-  const tools = el("div", { class: "row" }, el("label", { class: "pick" }, "Colour ", colour), lasso, button("−", "Smaller", () => zoom(1.4)), button("+", "Larger", () => zoom(1 / 1.4)), button("All", "Show the whole map", () => { box = null; ask().catch(complain); }));
+  const tools = el("div", { class: "row" }, el("label", { class: "pick" }, "Colour ", colour), lasso, button("−", "Smaller", () => zoom(1.4)), button("+", "Larger", () => zoom(1 / 1.4)), button("All", "All of the map", () => { box = null; ask().catch(complain); }));
   panel.replaceChildren(el("div", { class: "wide" }, tools, el("p", { class: "sub", id: "map-words", "aria-live": "polite" }), canvas, el("p", { class: "sub key", id: "map-key" })));
   canvas.addEventListener("pointerdown", press);
   canvas.addEventListener("wheel", (e) => { e.preventDefault(); const at = place(e); zoom(e.deltaY > 0 ? 1.25 : 0.8, at); }, { passive: false });

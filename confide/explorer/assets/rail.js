@@ -56,7 +56,7 @@ function presets(about, columns) {
   if (columns.changes) list.push(["Changed its mind", { changes: "1..", sort: "-changes" }]);
   else if (models.length > 1 && columns.prediction) list.push(["Models disagree", { with: models.find((m) => m !== (state.one("model") || models[0])), disagree: "1" }]);
   const plain = Object.fromEntries(state.filters().filter(([key]) => key !== "split").map(([key]) => [key, null]));
-  const button = ([title, filters]) => el("button", { type: "button", class: "chip", "data-focus": title, onclick: () => state.set({ ...plain, ...filters }) }, title);
+  const button = ([title, filters]) => el("button", { type: "button", class: "preset", "data-focus": title, onclick: () => state.set({ ...plain, ...filters }) }, title);
   return el("div", { class: list.length ? "flt presets" : "" }, list.length ? el("h3", {}, "Look at") : "", el("div", {}, list.map(button)));
 }
 

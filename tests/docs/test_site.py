@@ -1,0 +1,51 @@
+"""The pages that the site is made of, without building it."""
+
+import os
+import runpy
+from pathlib import Path
+
+import pytest
+
+from confide.cli.list import FAMILIES, registry_of
+
+ROOT = Path(__file__).parents[2]
+TUTORIALS = sorted((ROOT / "tutorials").glob("*.py"))
+SITE = runpy.run_path(str(ROOT / "tools" / "site.py"))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_method_has_a_page_with_its_options_and_what_was_measured(family):
+    for method in registry_of(family):
+        page = SITE["method_page"](family, method)
+        assert page.startswith(f"# {method.word}\n")
+        assert all(f"| `{option}` |" in page for option in method.options)
+        assert ("Not measured." in page) == (not SITE["measured"](family, method.word))
+
+
+def test_measured_numbers_are_the_rows_of_the_results():
+    lines = (ROOT / "benchmarks/results/resplits/resplits.md").read_text(encoding="utf-8").splitlines()
+    (row,) = (line for line in lines if line.startswith("| dac |"))
+    assert row in SITE["method_page"]("calibrators", registry_of("calibrators").get("dac"))
+    assert "| logistic |" in SITE["method_page"]("calibrators", registry_of("calibrators").get("second_opinion"))
+
+
+def test_every_page_of_results_that_the_site_reads_is_there():
+    assert all((SITE["RESULTS"] / page).exists() for pages in SITE["MEASURED"].values() for page in pages)
+
+
+def test_the_tutorials_are_eight_and_the_page_names_them():
+    page = (ROOT / "docs" / "tutorials.md").read_text(encoding="utf-8")
+    assert len(TUTORIALS) == 8
+    for path in TUTORIALS:
+        assert f"`tutorials/{path.name}`" in page
+        assert "```python" in SITE["tutorial_page"](path, run=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
+@pytest.mark.filterwarnings("default")
+def test_a_tutorial_runs(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OMP_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", "1"))
+    page = SITE["tutorial_page"](path)
+    assert "```text" in page or "Not run here" in page

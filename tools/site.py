@@ -1,0 +1,369 @@
+"""The site: what is in docs/, a page for every method, the tutorials with what they print, results, and a reference.
+
+python tools/site.py build/site            # needs the extra `docs`; `make docs` does it
+python tools/site.py build/site --quick    # without running the tutorials
+
+Everything is gathered into a folder beside the target, with the links of the repository, and handed to mkdocs, which
+stops at a link that leads nowhere. Numbers come from benchmarks/results; a method without any is "not measured".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from confide.cli.list import FAMILIES, registry_of
+from confide.registry import Method
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+
+# Measured quality and cost: rows of result pages whose first cell is the method's word.
+
+MEASURED = {
+    "losses": ("papers/main.md", "losses_cpu.md", "losses_h200.md", "training.md"),
+    "difficulty": ("people.md", "difficulty.md"),
+    "calibrators": ("resplits/resplits.md", "second_opinion.md", "resplits/travelling.md", "calibrators.md"),
+    "trust": ("trust_cifar10.md", "trust_text.md", "trust_speed.md"),
+    "sets": ("sets_validity.md", "sets_speed.md"),
+    "metrics": ("coverage.md", "metrics.md"),
+    "shift": ("shift_cifar10.md", "shift_speed.md"),
+}
+"""Family -> pages of results, relative to benchmarks/results."""
+ROWS = {
+    ("calibrators", "second_opinion"): ("gaussian", "gaussian, classes kept", "logistic", "knn"),
+    ("calibrators", "travelling"): ("batch", "sample"),
+}
+"""Methods whose rows are called otherwise: one for each of their options."""
+MOST_TABLES = 4
+
+
+@dataclass(frozen=True)
+class ResultTable:
+    """A table of a page of results, or some of its rows, under the heading that it has there."""
+
+    page: str
+    heading: str
+    head: str
+    rule: str
+    rows: tuple[str, ...]
+
+
+def tables_of(page: str) -> Iterator[ResultTable]:
+    """Every table of a page of results."""
+    block: list[str] = []
+    heading = ""
+    for line in [*(RESULTS / page).read_text(encoding="utf-8").splitlines(), ""]:
+        if line.startswith("|"):
+            block.append(line)
+        elif block:
+            if len(block) > 2 and re.fullmatch(r"[|\s:-]+", block[1]):
+                yield ResultTable(page, heading, block[0], block[1], tuple(block[2:]))
+            block = []
+        if line.startswith("#"):
+            heading = line.lstrip("# ")
+
+
+def measured(family: str, word: str) -> list[ResultTable]:
+    """What the results say of a method."""
+    names = "|".join(map(re.escape, ROWS.get((family, word), (word,))))
+    about = re.compile(rf"\|\s*`?(?:{names})`?\s*\|")
+    several = []
+    for page in MEASURED.get(family, ()):
+        for table in tables_of(page):
+            if rows := tuple(row for row in table.rows if about.match(row)):
+                several.append(replace(table, rows=rows))
+    return several[:MOST_TABLES]
+
+
+# A page for every method, from its registry.
+
+
+def limits_of(method: Method[Any], option: str) -> str:
+    """Where the values of an option lie, as the registry checks it."""
+    choices = getattr(method.spec, "choices", {}).get(option)
+    if choices:
+        return ", ".join(f"`{value}`" for value in choices)
+    bounds = getattr(method.spec, "ranges", {}).get(option)
+    return f"{bounds[0]:g} to {bounds[1]:g}" if bounds else ""
+
+
+def parts_of(doc: str) -> tuple[str, str, dict[str, str]]:
+    """First line, the text before the sections, and the sections of a docstring."""
+    first, _, rest = doc.partition("\n")
+    pieces = re.split(r"^(Args|Returns|Raises|Example|Attributes):\s*$", rest, flags=re.M)
+    return first, pieces[0].strip(), dict(zip(pieces[1::2], pieces[2::2], strict=True))
+
+
+def arguments_of(section: str) -> dict[str, str]:
+    """Argument -> what it means."""
+    pairs = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", section, re.M)
+    return {name: re.sub(r"\s+", " ", text) for name, text in pairs}
+
+
+def example_of(section: str) -> str:
+    lines = [line[4:] for line in section.strip("\n").splitlines()]
+    return "```pycon\n" + "\n".join(lines).rstrip() + "\n```"
+
+
+def method_page(family: str, method: Method[Any]) -> str:
+    """Formula, paper, options, what was measured, an example."""
+    first, text, sections = parts_of(inspect.getdoc(method.function) or method.summary)
+    name, _, formula = first.rstrip(".").partition(", ")
+    lines = [f"# {method.word}", "", f"*{family}* · {name.strip()}.", ""]
+    lines += ["```text", formula, "```", ""] if formula else []
+    lines += [f"**Paper.** {method.paper}", ""] if method.paper else []
+    if text:
+        lines += ["**When, and how it differs.** " + re.sub(r"\n(?=\S)", " ", text), ""]
+    lines += facts_of(method)
+    known = arguments_of(sections.get("Args", ""))
+    if method.options:
+        lines += ["## Options", "", "| option | default | values | meaning |", "|---|---|---|---|"]
+        for option, default in method.options.items():
+            meaning = known.get(option, "").replace("|", "\\|")
+            lines.append(f"| `{option}` | `{default!r}` | {limits_of(method, option)} | {meaning} |")
+        lines.append("")
+    if family == "losses" and method.needs:
+        lines += [f"With every batch it needs {', '.join(f'`{need}`' for need in method.needs)}.", ""]
+    lines += ["## Measured", ""]
+    results = measured(family, method.word)
+    if not results:
+        lines += ["Not measured.", ""]
+    for result in results:
+        source = f"../../benchmarks/results/{result.page}"
+        lines += [f"**{result.heading}**, from [{result.page}]({source}), where the setting is:", ""]
+        lines += [result.head, result.rule, *result.rows, ""]
+    if "Example" in sections:
+        lines += ["## Example", "", example_of(sections["Example"]), ""]
+    return "\n".join(lines)
+
+
+def facts_of(method: Method[Any]) -> list[str]:
+    """What the family says of it: plain facts of its spec."""
+    hidden = ("ranges", "choices", "aliases", "corners", "from_code", "info", "variants", "value", "title", "check")
+    facts = {name: value for name, value in method.spec.as_dict().items() if name not in hidden}
+    simple = {name: value for name, value in facts.items() if isinstance(value, (str, int, float, bool, tuple))}
+    if not simple:
+        return []
+    return ["**Facts.** " + "; ".join(f"{name.replace('_', ' ')}: `{value}`" for name, value in simple.items()), ""]
+
+
+# The tutorials, cell by cell, with what they print.
+
+
+def cells_of(source: str) -> tuple[str, list[tuple[str, str]]]:
+    """The docstring, and (title, code) of every cell."""
+    doc = re.match(r'"""(.*?)"""\n', source, re.S)
+    assert doc is not None
+    cells = re.split(r"^# %% ?(.*)\n", source[doc.end() :], flags=re.M)
+    return doc[1].strip(), list(zip(cells[1::2], (code.strip("\n") for code in cells[2::2]), strict=True))
+
+
+def tutorial_page(path: Path, *, run: bool = True) -> str:
+    """A tutorial as a page; one whose packages are missing is shown without output, and says so."""
+    doc, cells = cells_of(path.read_text(encoding="utf-8"))
+    title, _, text = doc.partition("\n")
+    lines = [f"# {title.rstrip('.')}", "", text.strip(), "", f"The script: `tutorials/{path.name}`.", ""]
+    space: dict[str, Any] = {"__name__": "__main__"}
+    for head, code in cells:
+        lines += [f"## {head.partition(':')[0].rstrip('.')}" if len(head) < 50 else f"**{head}**", ""]
+        lines += ["```python", code, "```", ""]
+        if run:
+            output = io.StringIO()
+            try:
+                with contextlib.redirect_stdout(output), contextlib.redirect_stderr(io.StringIO()):
+                    exec(compile(code, str(path), "exec"), space)
+            except ModuleNotFoundError as error:
+                run = False
+                lines += [f"*Not run here: {error}.*", ""]
+            if printed := output.getvalue().rstrip():
+                lines += ["```text", printed, "```", ""]
+    return "\n".join(lines)
+
+
+# The reference, from docstrings.
+
+MODULES = (
+    *("confide", "confide.metrics", "confide.calibrators", "confide.sets", "confide.decisions", "confide.trust"),
+    *("confide.difficulty", "confide.losses", "confide.training", "confide.features", "confide.models", "confide.data"),
+    *("confide.evaluation", "confide.monitor", "confide.answers", "confide.plot", "confide.shift"),
+)
+
+
+def reference_page(name: str) -> str:
+    """Every public function and class of a module that has no page of its own."""
+    module = import_module(name)
+    methods = {method.function for family in FAMILIES for method in registry_of(family)}
+    lines = [f"# {name}", "", inspect.getdoc(module) or "", ""]
+    for word in sorted(set(getattr(module, "__all__", None) or dir(module))):
+        if word.startswith("_"):
+            continue
+        thing = getattr(module, word)
+        if not (inspect.isfunction(thing) or inspect.isclass(thing)) or thing in methods:
+            continue
+        if not (thing.__module__ or "").startswith("confide"):
+            continue
+        lines += [f"## {word}", "", "```python", f"{word}{signature_of(thing)}", "```", ""]
+        lines += ["```text", inspect.getdoc(thing) or "", "```", ""]
+    return "\n".join(lines)
+
+
+def signature_of(thing: Any) -> str:
+    try:
+        return str(inspect.signature(thing))
+    except ValueError:
+        return "(...)"
+
+
+# The tree of pages.
+
+GUIDES = (
+    *("metrics", "calibration", "decisions", "sets", "trust", "difficulty", "losses", "training", "shift"),
+    *("monitor", "answers", "multilabel", "dense", "data", "report", "explorer", "scale"),
+)
+LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
+
+
+def with_known_links(text: str) -> str:
+    """A link to a file of the repository that is no page becomes its words."""
+
+    def kept(link: re.Match[str]) -> str:
+        target = link[2]
+        if re.match(r"[a-z]+:", target) or target.endswith(".md"):
+            return link[0]
+        return f"`{link[1].strip('`')}`"
+
+    return LINK.sub(kept, text)
+
+
+def gather(source: Path, *, run: bool = True) -> dict[str, Any]:
+    """Write all pages into a folder; returns the settings of mkdocs."""
+    pages = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "ROADMAP.md")]
+    pages += [*(ROOT / "docs").glob("*.md"), *RESULTS.rglob("*.md"), ROOT / "CODE_OF_CONDUCT.md"]
+    for page in pages:
+        target = source / page.relative_to(ROOT)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(with_known_links(page.read_text(encoding="utf-8")), encoding="utf-8")
+    shutil.copytree(ROOT / "docs" / "images", source / "docs" / "images")
+    for picture in RESULTS.rglob("*.png"):
+        shutil.copy(picture, source / picture.relative_to(ROOT))
+    return settings_of(source, methods_of(source), tutorials_of(source, run), references_of(source))
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def methods_of(source: Path) -> list[Any]:
+    """Pages of all methods, and the menu over them."""
+    menu: list[Any] = [{"All methods": "docs/methods.md"}]
+    for family in FAMILIES:
+        entries = []
+        for method in registry_of(family):
+            place = f"methods/{family}/{method.word.rstrip(':')}.md"
+            write(source / place, method_page(family, method))
+            entries.append({method.word: place})
+        menu.append({family: entries})
+    return menu
+
+
+def tutorials_of(source: Path, run: bool) -> list[Any]:
+    """Pages of the tutorials; the pages that they write become pages of the site."""
+    menu: list[Any] = [{"All tutorials": "docs/tutorials.md"}]
+    before = Path.cwd()
+    for path in sorted((ROOT / "tutorials").glob("*.py")):
+        with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
+            try:
+                page = tutorial_page(path, run=run)
+            finally:
+                os.chdir(before)
+            for html in Path(folder).glob("*.html"):
+                (source / "tutorials").mkdir(exist_ok=True)
+                shutil.copy(html, source / "tutorials" / f"{path.stem}-{html.name}")
+                page += f"\nThe page it wrote: [{html.name}]({path.stem}-{html.name}).\n"
+        write(source / "tutorials" / f"{path.stem}.md", page)
+        menu.append({page.partition("\n")[0].lstrip("# "): f"tutorials/{path.stem}.md"})
+    return menu
+
+
+def references_of(source: Path) -> list[Any]:
+    menu = []
+    for name in MODULES:
+        write(source / "reference" / f"{name}.md", reference_page(name))
+        menu.append({name: f"reference/{name}.md"})
+    return menu
+
+
+def settings_of(source: Path, methods: list[Any], tutorials: list[Any], reference: list[Any]) -> dict[str, Any]:
+    """The settings of mkdocs: nothing is fetched from elsewhere."""
+    guides = [f"docs/{name}.md" for name in GUIDES if (source / "docs" / f"{name}.md").exists()]
+    start = [{"Confide": "README.md"}, {"Five minutes": "docs/start.md"}, {"Which method": "docs/which_method.md"}]
+    results = ["docs/findings.md", "benchmarks/results/papers/verdicts.md", "benchmarks/results/papers/main.md"]
+    results += ["benchmarks/results/resplits/resplits.md", "benchmarks/results/losses_cpu.md", "docs/errata.md"]
+    about = ["docs/architecture.md", "docs/bench.md", "CONTRIBUTING.md", "ROADMAP.md", "CHANGELOG.md", "SECURITY.md"]
+    colours = [
+        {"media": f"(prefers-color-scheme: {scheme})", "scheme": name, "toggle": {"icon": icon, "name": f"to {other}"}}
+        for scheme, name, icon, other in (
+            ("light", "default", "material/weather-night", "dark"),
+            ("dark", "slate", "material/weather-sunny", "light"),
+        )
+    ]
+    return {
+        "site_name": "Confide",
+        "docs_dir": str(source),
+        "theme": {
+            "name": "material",
+            "font": False,
+            "palette": colours,
+            "features": ["navigation.tabs", "navigation.indexes", "content.code.copy", "search.suggest"],
+        },
+        "plugins": ["material/search"],
+        "use_directory_urls": False,
+        "markdown_extensions": ["tables", "admonition", "pymdownx.highlight", "pymdownx.superfences"],
+        "validation": {"links": {"not_found": "warn", "anchors": "info", "unrecognized_links": "info"}},
+        "nav": [
+            {"Start": start},
+            {"Guides": guides},
+            {"Tutorials": tutorials},
+            {"Methods": methods},
+            {"Results": results},
+            {"Reference": reference},
+            {"Coming from": "docs/coming_from.md"},
+            {"About": about},
+        ],
+    }
+
+
+def main() -> None:
+    target = Path(sys.argv[1]).resolve()
+    source = target.with_name(target.name + "-source")
+    shutil.rmtree(source, ignore_errors=True)
+    source.mkdir(parents=True)
+    settings = gather(source, run="--quick" not in sys.argv)
+    config = source.with_name("mkdocs.yml")
+    config.write_text(yaml.safe_dump({**settings, "site_dir": str(target)}, sort_keys=False), encoding="utf-8")
+    quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}  # an advertisement, not a warning of this build
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-f", str(config)]
+    subprocess.run(command, check=True, env=quiet)
+    print(f"{sum(1 for _ in target.rglob('*.html'))} pages: {target / 'index.html'}")
+    print(f"search works where it is served: python -m http.server -d {target}")
+
+
+if __name__ == "__main__":
+    main()
