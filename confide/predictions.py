@@ -1046,7 +1046,7 @@ class Predictions:
         """
         if prior is None:
             return self
-        wanted, shares = self._prior(prior), self.class_shares()
+        target, shares = self._prior(prior), self.class_shares()
         missing = np.flatnonzero(shares == 0)
         if len(missing):
             raise InputError(
@@ -1054,7 +1054,7 @@ class Predictions:
                 "leave it out of the model, or add samples of it"
             )
         own = np.ones(len(self)) if self.weights is None else self.weights
-        return self.replace(weights=own * (wanted / shares)[self.labels.cpu().numpy()])
+        return self.replace(weights=own * (target / shares)[self.labels.cpu().numpy()])
 
     def with_prior(self, prior: Any, trained: Any) -> Predictions:
         """What the model says of another population, by Bayes: p(k) prior(k) / trained(k), normalised.

@@ -356,10 +356,10 @@ def _task(row: int, record: dict[str, Any], names: dict[int, str], texts: dict[i
 def _labelling(records: dict[int, dict[str, Any]], images: bool, explorer: Explorer) -> str:
     """The set-up of a Label Studio project for these tasks; classes beyond the listed are those of the samples."""
     names = explorer.samples.classes.names[:MAX_CHOICES]
-    found = [
+    used = [
         record.get(key) for record in records.values() for key in ("label_name", "prediction_name", "new_label_name")
     ]
-    choices = "".join(f"<Choice value={quoteattr(n)}/>" for n in dict.fromkeys([*names, *filter(None, found)]))
+    choices = "".join(f"<Choice value={quoteattr(n)}/>" for n in dict.fromkeys([*names, *filter(None, used)]))
     shown = '<Image name="image" value="$image"/>' if images else '<Text name="text" value="$text"/>'
     to = "image" if images else "text"
     return f'<View>{shown}<Choices name="label" toName="{to}">{choices}</Choices></View>'
