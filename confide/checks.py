@@ -317,7 +317,7 @@ def check_kind(value: Any, annotation: str, name: str) -> None:
     """
     kind = _parsed(annotation)
     if kind is not None and not _fits(value, kind):
-        raise InputError(f"{name} must be {_kind_words(kind)}, got {repr(value)[:60]}")
+        raise InputError(f"{name} must be {_kind_words(kind)}, got {printable(repr(value)[:60])}")
 
 
 R = TypeVar("R")

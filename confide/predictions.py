@@ -400,8 +400,9 @@ class Predictions:
             labels = check_labels(as_tensor(labels, "labels"), n, known.num_classes)
         arrays = {name: np.asarray(values) for name, values in (columns or {}).items()}
         for name, values in arrays.items():
-            if len(values) != n:
-                raise InputError(f"column '{name}' must have {n} values, got {len(values)}")
+            if not values.ndim or len(values) != n:
+                got = len(values) if values.ndim else repr(values.item())[:40]
+                raise InputError(f"column '{name}' must have {n} values, got {got}")
         if unit is not None and unit not in arrays:
             raise InputError(f"unit must name a column of the samples, got '{unit}'; {did_you_mean(unit, arrays)}")
         put = object.__setattr__

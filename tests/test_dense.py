@@ -1,6 +1,7 @@
 """Pixels and boxes: which rows they make, what counts as one draw, maps, files."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -66,6 +67,21 @@ def test_intervals_and_folds_count_images():
     assert confide.evaluate(p, ["nll"], intervals=False).about.unit == "pixels"
     with pytest.raises(InputError, match="756 of 12 units"):
         confide.sets.fit("lac", p)
+
+
+def test_the_report_shows_the_maps_of_the_worst_images_and_lets_nothing_else_in(tmp_path):
+    logits, labels = images(4)
+    p = dense.pixels(logits, labels)
+    maps = confide.evaluation.map_gallery(p, (8, 8), most=2)
+    errors = [(logits[k].argmax(0) != labels[k]).ravel()[1:].mean() for k in range(4)]
+    assert maps[0].id == str(int(np.argmax(errors)))
+    assert maps[0].text == f"{max(errors):.0%} of 63 pixels wrong".replace("%", " %")
+    evil = replace(maps[1], picture='data:image/png;base64,x" onload="alert(1)')
+    evaluation = replace(confide.evaluate(p, ["accuracy"], False), samples=(maps[0], evil))
+    confide.write_report(evaluation, tmp_path / "r.html")
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert maps[0].picture in page
+    assert 'onload="alert' not in page
 
 
 def test_a_box_is_right_if_it_takes_a_true_box_that_no_surer_one_has():

@@ -1,7 +1,9 @@
-"""`make mutate MINUTES=60`: random small changes to the package; do its tests notice?
+"""`make mutate MINUTES=30`: random small changes to the package; do its fast tests notice?
 
-A mutant is one changed operator, constant or condition in a copy of the package. The tests of its own package and the
-conformance tests run against it. Killed: a test fails, or they take five times as long. Survivors are listed in
+A mutant is one changed operator, constant or condition inside a function. All that are drawn stand in one copy of the
+package at once, each behind a switch, so that imports are paid once: the tests run a first time with every switch off,
+which tells the tests that reach each mutant, and then for each mutant, in a fork with its switch on, those tests alone,
+the quickest first. Killed: a test fails, or they take five times as long. Survivors are listed in
 benchmarks/results/mutation.md, to be read: each is a missing test, or a change that changes nothing.
 """
 
@@ -9,24 +11,45 @@ from __future__ import annotations
 
 import argparse
 import ast
+import json
 import os
 import platform
 import random
+import resource
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "mutation.md"
+NOT_HERE = ("simplex/kernels.py", "simplex/gpu.py", "simplex/launch.py")
+"""Code that only a GPU runs."""
+HEAVY = ("torch", "scipy.stats", "sklearn.linear_model", "pyarrow.parquet", "yaml", "PIL.Image")
+PYTEST = ("-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning")
+LEAST = 4
+"""Mutants of every package, where it has so many."""
+LONGEST = 20.0
+"""Seconds of tests that a mutant meets at most, the quickest of those that reach it."""
+SWITCH = """import builtins, os
+builtins.mutants_reached = set()
+builtins.active_mutant = int(os.environ.get("MUTANT", "-1"))
+def switched(number):
+    builtins.mutants_reached.add(number)
+    return number == builtins.active_mutant
+builtins.mutant_is_on = switched
+"""
 COMPARISONS = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
@@ -50,23 +73,22 @@ class Mutant:
     def package(self) -> str:
         return self.path.split("/")[1].removesuffix(".py")
 
+    def overlaps(self, other: Mutant) -> bool:
+        return self.path == other.path and self.start < other.end and other.start < self.end
+
 
 def mutants_of(path: Path) -> Iterator[Mutant]:
-    """Every change that is tried in a file; texts, annotations and messages are left alone."""
+    """Every change that is tried in a file: inside functions, but not in messages, annotations and defaults."""
     source = path.read_text(encoding="utf-8")
     lines = [0]
     for line in source.encode().splitlines(keepends=True):
         lines.append(lines[-1] + len(line))
     tree = ast.parse(source)
-    skipped = {
-        (inner.lineno, inner.col_offset)
-        for node in ast.walk(tree)
-        for part in _silent_parts(node)
-        for inner in ast.walk(part)
-        if hasattr(inner, "lineno")
-    }
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.expr) or (node.lineno, node.col_offset) in skipped:
+    nodes = list(ast.walk(tree))
+    silent = {id(inner) for node in nodes for part in _silent_parts(node) for inner in ast.walk(part)}
+    inside = {id(inner) for node in nodes for part in _bodies(node) for inner in ast.walk(part)} - silent
+    for node in nodes:
+        if not isinstance(node, ast.expr) or id(node) not in inside:
             continue
         changed = _changed(node)
         if changed is None or node.end_lineno is None or node.end_col_offset is None:
@@ -76,14 +98,25 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
         yield Mutant(path.relative_to(ROOT).as_posix(), node.lineno, before, changed, start, end)
 
 
+def _bodies(node: ast.AST) -> list[ast.AST]:
+    """What runs when a function is called."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return list(node.body)
+    return [node.body] if isinstance(node, ast.Lambda) else []
+
+
 def _silent_parts(node: ast.AST) -> list[ast.AST]:
-    """Parts whose change no test should see: messages of errors, annotations, registrations of facts."""
-    if isinstance(node, ast.Raise):
+    """Parts whose change no test should see, or that a switch cannot stand in: messages, annotations, patterns."""
+    if isinstance(node, (ast.Raise, ast.JoinedStr, ast.pattern)):
         return [node]
-    if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-        return [node]
-    if isinstance(node, ast.FunctionDef):
-        return [*node.decorator_list, *filter(None, [node.returns, *(a.annotation for a in node.args.args)])]
+    if isinstance(node, ast.keyword) and node.arg == "strict":
+        return [node.value]  # of zip: what it guards against cannot happen
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+        args = node.args
+        defaults = [*args.defaults, *filter(None, args.kw_defaults)]
+        hints = [a.annotation for a in (*args.posonlyargs, *args.args, *args.kwonlyargs) if a.annotation]
+        own = [] if isinstance(node, ast.Lambda) else [*node.decorator_list, *filter(None, [node.returns])]
+        return [*defaults, *hints, *own]
     return [node.annotation] if isinstance(node, ast.AnnAssign) else []
 
 
@@ -107,111 +140,215 @@ def _changed(node: ast.expr) -> str | None:
     return None
 
 
-def tests_of(package: str) -> list[str]:
-    """The tests that are asked about a package: its own, and those that loop over its registry."""
-    places = [f"tests/{package}", f"tests/test_{package}.py", f"tests/conformance/test_{package}.py"]
-    places += {"explorer": ["tests/hostile"], "files": ["tests/fuzz/test_files.py"]}.get(package, [])
-    places += {"store": ["tests/story"], "experiment": ["tests/story"], "pipeline": ["tests/story"]}.get(package, [])
-    return [place for place in places if (ROOT / place).exists()] or ["tests/story", "tests/cli"]
+# The draw, and the copy in which all of them stand.
 
 
-def _tests_in(copy: Path, places: list[str]) -> int:
-    os.setsid()
-    os.chdir(copy)
-    sys.path.insert(0, str(copy))
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.dup2(nowhere, 2)
-    return int(pytest.main(["-q", "-x", "-p", "no:cacheprovider", *places]))
+def drawn(count: int, draws: random.Random, packages: list[str]) -> tuple[list[Mutant], int]:
+    """So many mutants, some of every package, none inside another; and how many there are to draw from."""
+    files = [f for f in sorted((ROOT / "confide").rglob("*.py")) if not f.as_posix().endswith(NOT_HERE)]
+    known = [m for file in files for m in mutants_of(file) if not packages or m.package in packages]
+    draws.shuffle(known)
+    chosen: list[Mutant] = []
+
+    def take(wanted: Callable[[Mutant], bool]) -> None:
+        for mutant in known:
+            if wanted(mutant) and not any(mutant.overlaps(other) for other in chosen):
+                chosen.append(mutant)
+
+    counts: dict[str, int] = {}
+
+    def rare(mutant: Mutant) -> bool:
+        counts[mutant.package] = counts.get(mutant.package, 0) + 1
+        return counts[mutant.package] <= LEAST
+
+    take(rare)
+    take(lambda _: len(chosen) < count)
+    draws.shuffle(chosen)
+    return chosen, len(known)
 
 
-def run_tests(copy: Path, package: str, seconds: float) -> bool:
-    """Whether the tests of a package pass in the copy in time, in a fork that has the heavy packages loaded already."""
+def copy_with_switches(folder: Path, mutants: list[Mutant]) -> Path:
+    """The repository with all mutants, each switched off."""
+    copy = folder / "copy"
+    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".git", ".venv", "runs", "__pycache__", ".*_cache"))
+    (copy / "sitecustomize.py").write_text(SWITCH)  # for the processes that tests start
+    for path in {mutant.path for mutant in mutants}:
+        content = (copy / path).read_bytes()
+        own = [(number, mutant) for number, mutant in enumerate(mutants) if mutant.path == path]
+        for number, mutant in sorted(own, key=lambda pair: -pair[1].start):
+            switch = f"(({mutant.after}) if mutant_is_on({number}) else ({mutant.before}))"
+            content = content[: mutant.start] + switch.encode() + content[mutant.end :]
+        (copy / path).write_bytes(content)
+    return copy
+
+
+# Running tests in forks of a process that has loaded everything.
+
+
+@dataclass(frozen=True)
+class TestRun:
+    """What a test does with all mutants switched off: those that it reaches, how long it takes, whether it passes."""
+
+    reached: list[int]
+    seconds: float
+    passes: bool
+
+
+class Reach:
+    """A pytest plugin that notes the run of every test."""
+
+    def __init__(self) -> None:
+        self.tests: dict[str, TestRun] = {}
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_protocol(self, item: Any) -> Iterator[None]:
+        reached: set[int] = sys.modules["builtins"].mutants_reached  # type: ignore[attr-defined]
+        reached.clear()
+        self.passes, began = True, time.monotonic()
+        yield
+        self.tests[item.nodeid] = TestRun(sorted(reached), time.monotonic() - began, self.passes)
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        self.passes &= not report.failed
+
+
+def in_fork(work: Callable[[], int], seconds: float, output: str = os.devnull) -> int | None:
+    """The exit status of work done in a fork, which writes what it says to a file; None where it takes longer."""
     child = os.fork()
     if child == 0:
         status = 9
         try:
-            status = _tests_in(copy, tests_of(package))
+            os.setsid()
+            said = os.open(output, os.O_WRONLY | os.O_CREAT)
+            os.dup2(said, 1)
+            os.dup2(said, 2)
+            status = work()
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(status)  # nothing of the parent's is cleaned up here
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
-            return os.waitstatus_to_exitcode(status) == 0
-        time.sleep(0.05)
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.02)
     os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    return False
+    return None
+
+
+def runs_of(places: list[str], file: Path) -> dict[str, TestRun]:
+    """Every test of these places."""
+
+    def work() -> int:
+        reach = Reach()
+        status = int(pytest.main([*PYTEST, *places], plugins=[reach]))
+        file.write_text(json.dumps({name: asdict(run) for name, run in reach.tests.items()}))
+        return status
+
+    output = file.with_suffix(".txt")
+    in_fork(work, 24 * 3600, str(output))
+    if not file.exists():
+        raise SystemExit(output.read_text()[-2000:])
+    return {name: TestRun(**run) for name, run in json.loads(file.read_text()).items()}
+
+
+def is_killed(number: int, tests: list[str], seconds: float) -> bool:
+    """Whether a test notices the mutant."""
+
+    def work() -> int:
+        sys.modules["builtins"].active_mutant = number  # type: ignore[attr-defined]
+        os.environ["MUTANT"] = str(number)
+        return int(pytest.main([*PYTEST, "-x", *tests]))
+
+    return in_fork(work, seconds) != 0
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="make mutate", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--minutes", type=float, default=60, help="no mutant is begun after so many")
+    parser.add_argument("--count", type=int, default=175)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--packages", nargs="*", default=[], help="only these")
+    parser.add_argument("--tests", nargs="*", default=["tests"], help="only these tests")
     args = parser.parse_args()
-    os.environ |= {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-    sys.dont_write_bytecode = True
-    for heavy in ("torch", "scipy.stats", "sklearn.linear_model", "pyarrow.parquet", "yaml", "PIL.Image"):
-        import_module(heavy)  # once, before the forks; nothing of confide
-    end, draws = time.monotonic() + 60 * args.minutes, random.Random(args.seed)
-    files = sorted((ROOT / "confide").rglob("*.py"))
-    mutants = [m for file in files for m in mutants_of(file) if not args.packages or m.package in args.packages]
-    draws.shuffle(mutants)
-    limits: dict[str, float] = {}
-    outcomes: list[tuple[Mutant, bool]] = []
+    began, draws = time.monotonic(), random.Random(args.seed)
+    mutants, known = drawn(args.count, draws, args.packages)
+    outcomes: list[tuple[Mutant, str]] = []
     with TemporaryDirectory() as folder:
-        copy = Path(folder) / "copy"
-        ignored = shutil.ignore_patterns(".git", ".venv", "runs", "__pycache__", ".*_cache", "results")
-        shutil.copytree(ROOT, copy, ignore=ignored)
-        for mutant in mutants:
-            if time.monotonic() > end:
+        copy = copy_with_switches(Path(folder), mutants)
+        os.environ |= {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(copy)}
+        sys.dont_write_bytecode = True
+        os.chdir(copy)
+        sys.path.insert(0, str(copy))
+        exec(SWITCH, {})
+        for name in HEAVY:
+            import_module(name)
+        for path in sorted((copy / "confide").rglob("*.py")):
+            with suppress(ImportError, SystemExit):  # optional packages
+                import_module(".".join(path.relative_to(copy).with_suffix("").parts).removesuffix(".__init__"))
+        tests = runs_of(args.tests, Path(folder) / "reached.json")
+        failing = sum(not run.passes for run in tests.values())
+        print(f"{len(tests)} tests, {failing} of them fail without a mutant and are left out", flush=True)
+        for number, mutant in enumerate(mutants):
+            if time.monotonic() - began > 60 * args.minutes:
                 break
-            if mutant.package not in limits:
-                began = time.monotonic()
-                passes = run_tests(copy, mutant.package, 900)
-                limits[mutant.package] = 5 * (time.monotonic() - began) + 10 if passes else 0.0
-            if not limits[mutant.package]:
-                continue  # its tests fail without any change
-            target = copy / mutant.path
-            whole = target.read_bytes()
-            target.write_bytes(whole[: mutant.start] + mutant.after.encode() + whole[mutant.end :])
-            survived = run_tests(copy, mutant.package, limits[mutant.package])
-            target.write_bytes(whole)
-            outcomes.append((mutant, not survived))
-            print(f"{'survived' if survived else 'killed'} {mutant.path}:{mutant.line} {mutant.after!r}", flush=True)
-    RESULTS.write_text(page(outcomes, args, len(mutants)), encoding="utf-8")
+            reaching = ((run.seconds, name) for name, run in tests.items() if run.passes and number in run.reached)
+            chosen, whole = [], 0.0
+            for took, test in sorted(reaching):
+                if not chosen or whole + took <= LONGEST:
+                    chosen.append(test)
+                    whole += took
+            outcome = "not reached"
+            if chosen:
+                outcome = "killed" if is_killed(number, chosen, 5 * whole + 20) else "survived"
+            outcomes.append((mutant, outcome))
+            print(f"{outcome} {mutant.path}:{mutant.line} {mutant.after!r} ({len(chosen)} tests)", flush=True)
+    RESULTS.write_text(page(outcomes, args, known), encoding="utf-8")
 
 
-def page(outcomes: list[tuple[Mutant, bool]], args: argparse.Namespace, known: int) -> str:
+def page(outcomes: list[tuple[Mutant, str]], args: argparse.Namespace, known: int) -> str:
     """The results: killed by package, and every survivor."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    used = sum(resource.getrusage(who).ru_utime for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     packages = sorted({mutant.package for mutant, _ in outcomes})
-    rows = [(package, [killed for mutant, killed in outcomes if mutant.package == package]) for package in packages]
-    total = [killed for _, killed in outcomes]
+    rows = [(package, [outcome for mutant, outcome in outcomes if mutant.package == package]) for package in packages]
+    rows = [*rows, ("**all**", [outcome for _, outcome in outcomes])]
     lines = [
         "# Mutation",
         "",
-        f"{sum(total)} of {len(total)} random mutants killed, drawn from {known:,}. Each met the tests of its own",
-        "package alone: those of another may kill a survivor, so these are lower bounds.",
+        f"{rows[-1][1].count('killed')} of {len(outcomes)} random mutants killed, drawn from {known:,} places inside "
+        f"functions, at least {LEAST} of every package. Each met the fast",
+        f"tests that reach it, at most {LONGEST:g} s of them; one that no fast test reaches counts as not killed.",
         "",
-        f"`make mutate MINUTES={args.minutes:g}` (seed {args.seed}), commit {commit.stdout.strip()}, "
-        f"{platform.machine()}, {os.cpu_count()} cores.",
+        f"`python tools/mutate.py --count {args.count} --seed {args.seed}"
+        f"{' --packages ' + ' '.join(args.packages) if args.packages else ''}"
+        f"{' --tests ' + ' '.join(args.tests) if args.tests != ['tests'] else ''}`, "
+        f"commit {commit.stdout.strip()}, {platform.machine()}, {os.cpu_count()} cores, {used / 60:.0f} CPU-minutes.",
         "",
-        "| package | mutants | killed |",
-        "|---|---|---|",
-        *(f"| {package} | {len(killed)} | {100 * sum(killed) / len(killed):.0f} % |" for package, killed in rows),
+        "| package | mutants | killed | survived | not reached |",
+        "|---|---|---|---|---|",
+        *(
+            f"| {package} | {len(all_)} | {100 * all_.count('killed') / len(all_):.0f} % | {all_.count('survived')} "
+            f"| {all_.count('not reached')} |"
+            for package, all_ in rows
+            if all_
+        ),
         "",
         "## Survivors",
         "",
         *(
-            f"- `{m.path}:{m.line}` `{' '.join(m.before.split())[:100]}` → `{' '.join(m.after.split())[:100]}`"
-            for m, killed in sorted(outcomes, key=lambda outcome: (outcome[0].path, outcome[0].line))
-            if not killed
+            f"- {outcome}: `{m.path}:{m.line}` `{_short(m.before)}` → `{_short(m.after)}`"
+            for m, outcome in sorted(outcomes, key=lambda pair: (pair[0].path, pair[0].line))
+            if outcome != "killed"
         ),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _short(code: str) -> str:
+    return " ".join(code.split())[:100]
 
 
 if __name__ == "__main__":

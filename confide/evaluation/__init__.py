@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from confide.evaluation.compare import compare as compare, holm as holm
 from confide.evaluation.evaluate import assert_expected as assert_expected, evaluate as evaluate
-from confide.evaluation.gallery import gallery as gallery, suspects as suspects
+from confide.evaluation.gallery import gallery as gallery, map_gallery as map_gallery, suspects as suspects
 from confide.evaluation.label_thresholds import (
     LabelSets as LabelSets,
     LabelThresholds as LabelThresholds,

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.predictions import Predictions
+from confide import dense
+from confide.predictions import IMAGE, Predictions
 from confide.records import Scores, Split, rows_of
 from confide.results import Sample
 
@@ -99,6 +100,68 @@ def suspects(
         replace(sample, prediction=class_names[int(suggested[row])])
         for sample, row in zip(samples, chosen, strict=True)
     )
+
+
+UNCOUNTED, WRONG = (90, 120, 190), (200, 40, 40)
+"""Colours of pixels that do not count, and of errors."""
+
+
+def map_gallery(
+    predictions: Predictions, shape: tuple[int, int], *, most: int = 6, longest_side: int = 300
+) -> tuple[Sample, ...]:
+    """Maps of confidence and error of the images with the largest share of wrong pixels, side by side.
+
+    Args:
+        predictions: of pixels, labelled; all images of one size.
+        shape: height and width of the images.
+        most: images at most.
+        longest_side: larger maps are shrunk to it.
+
+    Returns:
+        Samples for an Evaluation, which the report shows as maps.
+
+    Raises:
+        InputError: these are no pixels.
+
+    Example:
+        >>> import dataclasses, torch
+        >>> p = confide.dense.pixels(torch.full((2, 3, 4, 4), 2.0), torch.ones(2, 4, 4, dtype=int))
+        >>> maps = confide.evaluation.map_gallery(p, (4, 4), most=1)
+        >>> evaluation = dataclasses.replace(confide.evaluate(p, ["accuracy"], False), samples=maps)
+        >>> maps[0].text
+        '100 % of 16 pixels wrong'
+    """
+    dense.maps(predictions, predictions.columns.get(IMAGE, [None])[0], shape)  # refuses what are no pixels
+    images, place = np.unique(predictions.columns[IMAGE], return_inverse=True)
+    wrong = ~predictions.facts.correct.cpu().numpy()
+    pixels = np.bincount(place.reshape(-1))
+    errors = np.bincount(place.reshape(-1), wrong) / pixels
+    samples = []
+    for k in np.argsort(-errors, kind="stable")[:most]:
+        confidence, missed = dense.maps(predictions, images[k], shape)
+        samples.append(
+            Sample(
+                role="map",
+                id=str(images[k]),
+                label="",
+                confidence=float(np.nanmean(confidence)),
+                picture=picture(_map_picture(confidence, missed), longest_side),
+                text=f"{errors[k]:.0%} of {pixels[k]:,} pixels wrong".replace("%", " %"),
+            )
+        )
+    return tuple(samples)
+
+
+def _map_picture(confidence: NDArray[np.float64], wrong: NDArray[np.float64]) -> NDArray[np.uint8]:
+    """Confidence in grey and errors in red, side by side, `3 h w`; small images enlarged."""
+    grey = np.repeat((255 * np.nan_to_num(confidence))[None], 3, axis=0)
+    faint = 128 + grey / 4  # errors stand on a faint map of the confidence
+    red = np.where(wrong == 1, np.array(WRONG)[:, None, None], faint)
+    both = [np.where(np.isnan(confidence), np.array(UNCOUNTED)[:, None, None], part) for part in (grey, red)]
+    gap = np.full((3, confidence.shape[0], max(1, confidence.shape[1] // 30)), 255.0)
+    whole = np.concatenate([both[0], gap, both[1]], axis=2).astype(np.uint8)
+    times = max(1, 150 // max(confidence.shape))
+    return np.asarray(whole.repeat(times, axis=1).repeat(times, axis=2))
 
 
 def _sample(

@@ -25,7 +25,7 @@ from confide.evaluation.evaluate import (
 )
 from confide.numerics.binomial import right_tails
 from confide.numerics.neighbours import nearest_centre
-from confide.predictions import Predictions
+from confide.predictions import Predictions, feature_rows
 from confide.random import sample_keys, uniform
 from confide.records import Features, Scores, rows_of
 from confide.results import LEVEL, Measurement, Z
@@ -155,6 +155,9 @@ def find_slices(
     """
     check_range(level, "level", 0.0, 1.0, low_open=True, high_open=True)
     check_range(most, "most", 1)
+    by = [by] if isinstance(by, str) else by
+    if by is not None and not (isinstance(by, (list, tuple)) and all(isinstance(word, str) for word in by)):
+        raise InputError(f"by must be names of columns, got {type(by).__name__}; give a list of words")
     predictions.need_unweighted("a search for slices")
     predictions.need_drawn_singly("a test of slices")
     right = predictions.facts.correct.double().cpu().numpy()
@@ -212,6 +215,10 @@ def _attributes(
 def _column(name: str, values: Any, explicit: bool) -> SampleGroups | None:
     """Groups of a column: its values where they are few, fifths where they are numbers; None for what tells nothing."""
     array = np.asarray(values)
+    if array.ndim != 1:
+        if explicit:
+            raise InputError(f"column '{name}' must have one value a sample to slice by, got {array.shape[1:]} of them")
+        return None
     if array.dtype.kind == "f" or (array.dtype.kind in "iu" and len(np.unique(array)) > MOST_GROUPS):
         numbers = array.astype(np.float64)
         if not np.isfinite(numbers).all():
@@ -231,7 +238,7 @@ def _clusters(predictions: Predictions, features: Features, seed: int) -> Sample
     """Clusters of the features by k-means; they never see a label."""
     from confide.difficulty.from_features import kmeans
 
-    values = np.asarray(features.values)[rows_of(predictions.ids, features.ids, "features")]
+    values = feature_rows(predictions, features).cpu().numpy()
     centres = kmeans(values, k=min(CLUSTERS, len(values)), seed=seed).centres
     names = tuple(str(k) for k in range(len(centres)))
     return SampleGroups("cluster", names, nearest_centre(values, centres)[1].astype(np.intp))

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from confide.checks import InputError, as_tensor, check_choice, check_finite, check_range, did_you_mean
 from confide.numerics.binning import BinSums, mass_starts, width_edges
-from confide.predictions import Predictions, probability_blocks
+from confide.predictions import Predictions, class_values, probability_blocks
 from confide.types import Flags, Floating, Floats, Indices
 
 
@@ -348,6 +348,7 @@ class MetricSamples:
         """The same samples as a question of yes or no: the probability of one class, and whether it is the label."""
         if positive not in self._of_class:
             predictions, label = self.predictions, positive
+            class_values(predictions, "a metric of one class")
             if not 0 <= positive < predictions.num_classes:
                 raise InputError(
                     f"positive must be a class from 0 to {predictions.num_classes - 1}, got {positive}; name another"

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from confide.checks import MOST_CLASSES, InputError, check_range, check_record
+from confide.checks import MOST_CLASSES, InputError, as_tensor, check_range, check_record
 from confide.evaluation import apply_operating_point
 from confide.files import formats
 from confide.files.disk import appending
@@ -339,10 +339,13 @@ class Monitor:
         Raises:
             InputError: a sample has another label already, or a class is not known.
         """
-        names = [str(sample) for sample in ids]
+        names, classes = [str(sample) for sample in _listed(ids, "ids")], _listed(labels, "labels")
+        numbers = None if weights is None else as_tensor(_listed(weights, "weights"), "weights").double()
+        if numbers is not None and numbers.ndim != 1:
+            raise InputError(f"weights must be one number for each id, got shape {tuple(numbers.shape)}")
         with appending(self.file) as lines:
             self._read(lines)
-            self._take_labels(lines, names, list(labels), None if weights is None else [float(w) for w in weights])
+            self._take_labels(lines, names, classes, None if numbers is None else numbers.tolist())
         return self.alarms
 
     def _take_labels(
@@ -380,7 +383,7 @@ class Monitor:
             return names.index(label)
         try:
             index = int(label)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError, RuntimeError):
             raise InputError(
                 f"the label of sample '{sample}' must be a class, got {str(label)[:60]!r}; "
                 + (f"the classes are {', '.join(names[:20])}" if names else "give class indices from 0")
@@ -487,6 +490,13 @@ class Monitor:
 
 def _alarm(promise: str, wealth: Wealth) -> Alarm:
     return Alarm(promise, wealth.value, 1 / wealth.delta, wealth.seen, wealth.alarm_at)
+
+
+def _listed(values: Iterable[Any], name: str) -> list[Any]:
+    try:
+        return list(values)
+    except TypeError:
+        raise InputError(f"{name} must be one for each sample, got {type(values).__name__}; give a list") from None
 
 
 def _now() -> str:

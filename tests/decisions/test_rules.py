@@ -39,6 +39,13 @@ def test_actions_and_costs_are_those_of_the_sums():
     assert sum(decided.result.shares.values()) == pytest.approx(1)
 
 
+def test_a_threshold_counts_what_the_right_decisions_gain():
+    p = Predictions.from_probs([[0.8, 0.2], [0.7, 0.3]])
+    decided = decisions.decide(p, [[-1.0, 2.0], [5.0, -3.0]])
+    assert decided.result.threshold == pytest.approx(3 / 11)
+    assert decided.actions.tolist() == [0, 1]
+
+
 def test_two_classes_have_a_threshold():
     # A miss costs 20, a false alarm 1: class 1 from 1 / 21 on.
     p = Predictions.from_probs(np.array([0.0, 0.04, 1 / 21, 0.05, 0.9]))

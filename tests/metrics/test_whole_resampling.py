@@ -167,3 +167,16 @@ def test_classes_left_out_are_left_out_of_intervals_and_chance(options, classes)
     assert mean == pytest.approx((6 * float(table) - float(absent)) / kept)
     assert found.low < mean
     assert metrics.calibration_test(predictions, "classwise_ece", **options).p_value == 1 / 1001
+
+
+@pytest.mark.parametrize("binning", ["width", "mass"])
+def test_class_wise_intervals_beyond_the_largest_size_are_as_wide_as_those_of_all_rows(monkeypatch, binning):
+    predictions = simulated(900, sharpness=2.0)
+    whole = metrics.classwise_ece(predictions, binning=binning)
+    monkeypatch.setattr(classwise_calibration, "LARGEST", 900)
+    at_the_limit = metrics.classwise_ece(predictions, binning=binning)
+    assert (at_the_limit.low, at_the_limit.high) == (whole.low, whole.high)
+    monkeypatch.setattr(classwise_calibration, "LARGEST", 100)
+    part = metrics.classwise_ece(predictions, binning=binning)
+    # Nine times fewer rows spread three times as far.
+    assert 0.6 < (part.high - part.low) / (whole.high - whole.low) < 1.6

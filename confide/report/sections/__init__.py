@@ -9,6 +9,7 @@ from typing import Any
 from confide.report.sections.coverage import coverage_section as coverage_section
 from confide.report.sections.decisions import decisions_section as decisions_section
 from confide.report.sections.difficulty import difficulty_section as difficulty_section
+from confide.report.sections.maps import maps_section as maps_section
 from confide.report.sections.models import models_section as models_section
 from confide.report.sections.provenance import provenance_section as provenance_section
 from confide.report.sections.reliability import reliability_section as reliability_section
@@ -37,6 +38,7 @@ SECTIONS = (
     Section("models", "Models", models_section),
     Section("reliability", "Reliability", reliability_section),
     Section("slices", "Slices", slices_section, optional=True),
+    Section("maps", "Maps", maps_section, optional=True),
     Section("coverage", "Risk and coverage", coverage_section),
     Section("sets", "Prediction sets", sets_section, optional=True),
     Section("decisions", "Decisions", decisions_section, optional=True),
