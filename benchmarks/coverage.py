@@ -6,7 +6,7 @@ Labels are drawn from softmax(z); the model says what the cell makes of z. True 
 
     python -m benchmarks.coverage --workers 16 --out benchmarks/results/coverage     # .json and .md
     python -m benchmarks.coverage --page benchmarks/results/coverage                 # the page again from its numbers,
-                                                        # with those of coverage_again.json, where metrics have changed
+                    # with those of coverage_again*.json, where metrics have changed, and of coverage_weighted.json
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import multiprocessing
 import platform
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -171,6 +171,7 @@ class Job:
     first: int
     last: int
     resampled: int
+    words: tuple[str, ...] = WORDS
 
 
 def by_bootstrap(predictions: confide.Predictions, seed: int) -> dict[str, tuple[float, float]]:
@@ -198,7 +199,7 @@ def measured(job: Job) -> tuple[Job, list[dict[str, Any]]]:
     cell, rows = cells()[job.cell], []
     for seed in range(job.first, job.last):
         predictions = drawn_set(cell, seed)
-        evaluation = confide.evaluate(predictions, list(WORDS), score="msp", seed=seed)
+        evaluation = confide.evaluate(predictions, list(job.words), score="msp", seed=seed)
         own = {m.metric: m for m in evaluation.measurements if m.group is None}
         row: dict[str, Any] = {"theory": {word: (m.low, m.high) for word, m in own.items()}}
         row["p"] = {word: m.p_value for word, m in own.items() if m.p_value is not None}
@@ -209,13 +210,15 @@ def measured(job: Job) -> tuple[Job, list[dict[str, Any]]]:
     return job, rows
 
 
-def study(sets: int, resampled: int, workers: int, minutes: float, known: dict[str, Any], only: str) -> dict[str, Any]:
+def study(
+    sets: int, resampled: int, workers: int, minutes: float, known: dict[str, Any], only: str, words: tuple[str, ...]
+) -> dict[str, Any]:
     """The shares of intervals that hold the truth, by cell and metric; of fewer sets where the time is up."""
     every, began = cells(), time.time()
     chosen = [k for k, cell in enumerate(every) if re.search(only, key_of(cell))]
     chunk = max(1, min(20, sets // 8))
     jobs = [
-        Job(k, first, min(first + chunk, sets), resampled if every[k].n <= 2000 and not every[k].thinned else 0)
+        Job(k, first, min(first + chunk, sets), resampled if every[k].n <= 2000 and not every[k].thinned else 0, words)
         for first in range(0, sets, chunk)
         for k in chosen
     ]
@@ -240,7 +243,7 @@ def holds(bounds: tuple[float, float], truth: float) -> bool | None:
 def summary(cell: Cell, truth: dict[str, float], rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Of every metric: sets with an interval, those that hold the truth, lengths; beside the bootstrap on its sets."""
     by_metric: dict[str, Any] = {}
-    for word in WORDS:
+    for word in rows[0]["theory"]:
         held = [holds(row["theory"][word], truth[word]) for row in rows]
         both = [
             (holds(row["theory"][word], truth[word]), holds(row["bootstrap"][word], truth[word]))
@@ -293,27 +296,42 @@ def judged(results: dict[str, Any]) -> dict[str, list[str]]:
     return {"low": low, "high": high, "below": below}
 
 
-CHANGED = ("ece", "ece_mass", "classwise_ece", "halving_rejection", "coverage_at_risk")
+CHANGED = ("ece", "ece_mass", "classwise_ece", "halving_rejection", "coverage_at_risk", "mce")
 
 
 def measured_again(later: dict[str, Any]) -> list[str]:
     """What a later, smaller study says of the metrics whose intervals have changed since."""
     flagged = set(judged(later["cells"])["low"])
+    words = [word for word in CHANGED if all(word in cell["metrics"] for cell in later["cells"].values())]
     return [
-        "## Measured again",
+        f"## Measured again: {', '.join(words)}",
         "",
         f"These intervals have changed since the study below: `{later['command']}`, commit {later['commit']}, true "
-        f"values of the study below, {sets_text(later['cells'])} sets a cell: a share is known to about 2 points. "
-        "Class-wise errors are now wide rather than short where cells are sparse; `coverage_at_risk` stays short where "
-        "the score says nothing of the errors.",
+        f"values of the study below, {sets_text(later['cells'])} sets a cell. Bold: below 93 % by more than "
+        "Monte-Carlo error.",
         "",
-        *table(later["cells"], lambda m, key, word: share_text(m, f"{key} {word}" in flagged), CHANGED),
+        *table(later["cells"], lambda m, key, word: share_text(m, f"{key} {word}" in flagged), words),
         "",
     ]
 
 
-def page(data: dict[str, Any], later: dict[str, Any] | None = None) -> str:
-    """The results as Markdown."""
+def weighted_samples(study: dict[str, Any]) -> list[str]:
+    """What the study of weighted samples says."""
+    flagged = set(judged(study["cells"])["low"])
+    return [
+        "## Weighted samples",
+        "",
+        "Samples whose first logit is low are mostly left out (a chance of 0.05 to 1 to be there) and weigh the "
+        "inverse of that chance; the true values are those of the whole population. They are worth some 44 % of their "
+        f"number. `{study['command']}`, commit {study['commit']}, {sets_text(study['cells'])} sets a cell.",
+        "",
+        *table(study["cells"], lambda m, key, word: share_text(m, f"{key} {word}" in flagged)),
+        "",
+    ]
+
+
+def page(data: dict[str, Any], later: Sequence[dict[str, Any]] = (), weighted: dict[str, Any] | None = None) -> str:
+    """The results as Markdown, with those of later studies and of weighted samples."""
     results, verdict = data["cells"], judged(data["cells"])
     flagged = set(verdict["low"])
     count = sum(bool(m["sets"]) for cell in results.values() for m in cell["metrics"].values())
@@ -335,7 +353,8 @@ def page(data: dict[str, Any], later: dict[str, Any] | None = None) -> str:
         "the ranking to another; their intervals are rough, as are the bootstrap's.",
         "- ECE by sweep has no true value: its bins depend on the sample. It is not listed.",
         "",
-        *(measured_again(later) if later else []),
+        *(line for study in later for line in measured_again(study)),
+        *(weighted_samples(weighted) if weighted else []),
         "## By theory",
         "",
     ]
@@ -347,7 +366,7 @@ def page(data: dict[str, Any], later: dict[str, Any] | None = None) -> str:
     lines += table(some, lambda m, key, word: ratio_text(m), BOOTSTRAPPED)
     lines += ["", "## The calibration test: share of sets in which it rejects a calibrated model (5 % asked)", ""]
     good = {key: cell for key, cell in results.items() if cell["calibrated"]}
-    tests = [word for word in WORDS if any(c["metrics"][word]["rejected"] is not None for c in good.values())]
+    tests = [w for w in WORDS if any(c["metrics"].get(w, {}).get("rejected") is not None for c in good.values())]
     lines += table(good, lambda m, key, word: None if m["rejected"] is None else f"{m['rejected']:.3f}", tests)
     for name, title in (("low", "Below 93 %"), ("below", "Below the bootstrap"), ("high", "Above 97 %")):
         lines += ["", f"{title}: " + ("; ".join(sorted(verdict[name])).replace("|", ", n = ") or "none") + "."]
@@ -355,7 +374,7 @@ def page(data: dict[str, Any], later: dict[str, Any] | None = None) -> str:
 
 
 def sets_text(results: dict[str, Any]) -> str:
-    counts = [cell["metrics"]["accuracy"]["sets"] for cell in results.values()]
+    counts = [max(m["sets"] for m in cell["metrics"].values()) for cell in results.values()]
     return f"{min(counts):,} to {max(counts):,}" if min(counts) < max(counts) else f"{max(counts):,}"
 
 
@@ -382,7 +401,7 @@ def table(results: dict[str, Any], text: Callable[..., str | None], words: Any =
     lines = ["| cell | n | " + " | ".join(words) + " |", "|" + "---|" * (len(words) + 2)]
     for key, cell in results.items():
         few = " (too few errors)" if cell["few_errors"] > 0.5 else ""
-        values = [text(cell["metrics"][word], key, word) or "–" for word in words]
+        values = [text(cell["metrics"][word], key, word) or "–" for word in words if word in cell["metrics"]]
         lines.append(f"| {key.split('|')[0]}{few} | {cell['n']:,} | " + " | ".join(values) + " |")
     return lines
 
@@ -393,6 +412,7 @@ def main() -> None:
     parser.add_argument("--resampled", type=int, default=300, help="sets of the bootstrap")
     parser.add_argument("--workers", type=int, default=multiprocessing.cpu_count())
     parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so long, with the sets there are")
+    parser.add_argument("--words", nargs="+", default=WORDS, help="only these metrics")
     parser.add_argument("--cells", default="", help="only those whose name and n (as `ties|200`) match this expression")
     parser.add_argument("--truth", help="take the true values from this .json of an earlier study")
     parser.add_argument("--commit", default="not stated")
@@ -400,20 +420,23 @@ def main() -> None:
     parser.add_argument("--page", help="write the .md again from the .json of that path")
     args = parser.parse_args()
     if args.page:
-        study_file, later_file = (Path(f"{args.page}{ending}.json") for ending in ("", "_again"))
-        later = json.loads(later_file.read_text()) if later_file.exists() else None
-        Path(f"{args.page}.md").write_text(page(json.loads(study_file.read_text()), later))
+        folder, name = Path(args.page).parent, Path(args.page).name
+        later = [json.loads(file.read_text()) for file in sorted(folder.glob(f"{name}_again*.json"), reverse=True)]
+        weighted = json.loads((folder / f"{name}_weighted.json").read_text())
+        study_file = folder / f"{name}.json"
+        (folder / f"{name}.md").write_text(page(json.loads(study_file.read_text()), later, weighted))
         return
     began = time.time()
     known = json.loads(Path(args.truth).read_text())["cells"] if args.truth else {}
     data = {
         "command": f"python -m benchmarks.coverage --sets {args.sets} --resampled {args.resampled}"
-        + (f" --cells '{args.cells}'" if args.cells else ""),
+        + (f" --cells '{args.cells}'" if args.cells else "")
+        + (f" --words {' '.join(args.words)}" if args.words != WORDS else ""),
         "commit": args.commit,
         "machine": f"{args.workers} processes, {platform.processor() or platform.machine()}, torch {torch.__version__}",
         "sets": args.sets,
         "resampled": args.resampled,
-        "cells": study(args.sets, args.resampled, args.workers, args.minutes, known, args.cells),
+        "cells": study(args.sets, args.resampled, args.workers, args.minutes, known, args.cells, tuple(args.words)),
         "minutes": (time.time() - began) / 60,
     }
     if args.out:
