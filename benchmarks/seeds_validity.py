@@ -62,7 +62,8 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=400)
     parser.add_argument("-o", "--out", type=Path, default=Path("benchmarks/results/seeds_validity.md"))
     args = parser.parse_args()
-    rows, shares = [], []
+    rows: list[str] = []
+    shares: list[float] = []
     for name, skills in SKILLS.items():
         for runs in (2, 3, 5):
             for spread in (0.05, 0.2):
