@@ -25,7 +25,7 @@ print(f"call from a probability of {confide.decisions.decide(test, costs).result
 
 # %% A person may be asked, at a cost of 0.5, about 100 samples at most: those where it saves most.
 decided = confide.decisions.decide(test, costs, abstain=0.5, capacity=100)
-print(f"{int(decided.asked.sum())} of {len(test)} go to a person")
+print(f"{int(decided.deferred.sum())} of {len(test)} go to a person")
 print("expected cost a sample:", decided.expected_cost)
 print("measured with labels:  ", decided.measured_cost)
 

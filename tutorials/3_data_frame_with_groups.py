@@ -1,7 +1,7 @@
-"""A data frame with groups.
+"""A data frame with weights and groups.
 
-Predictions lie in a table with words for labels and the hospital they come from. Which hospital is worse off, beyond
-chance?
+Predictions lie in a table with words for labels, a sampling weight and the hospital they come from. Which hospital is
+worse off, beyond chance?
 """
 
 # %% A table as it comes out of a database; pandas or polars frames are taken the same way.
@@ -19,11 +19,12 @@ frame = {
     "ill": p_ill,
     "label": np.where(rng.random(n) < truth, "ill", "healthy"),
     "site": site,
+    "weight": np.where(site == "north", 2.0, 1.0),  # only every other patient of the north was sampled
 }
 predictions = confide.Predictions.from_frame(frame, probs=["healthy", "ill"])
 print(predictions, list(predictions.columns))
 
-# %% Every metric by site, with intervals.
+# %% Every metric by site, with intervals; the column `weight` counts by itself.
 evaluation = confide.evaluate(predictions, by="site")
 for row in evaluation.measurements:
     if row.metric == "confidence_gap" and (row.group or "site=").startswith("site="):
@@ -31,6 +32,6 @@ for row in evaluation.measurements:
         print(f"{row.group or 'all':10} confidence less accuracy {value:+.1f} points ({low:+.1f} to {high:+.1f})")
 
 # %% Or let it look for groups by itself: proposed on one half, tested on the other.
-report = confide.evaluation.find_slices(predictions)
+report = confide.evaluation.find_slices(predictions.replace(weights=None))
 for slice_ in report.slices[:3]:
     print(slice_)

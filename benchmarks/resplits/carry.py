@@ -6,6 +6,7 @@ comes, so that a call that is stopped has given back all it finished.
 
 from __future__ import annotations
 
+import contextlib
 import tarfile
 from pathlib import Path
 
@@ -63,18 +64,19 @@ def add_result(path: Path, folder: Path, maker: str) -> None:
 
 
 def collect(folder: Path, state: Path) -> int:
-    """Put the files of all archives into the state; returns how many. What is damaged at an end was not finished."""
+    """Put the files of all archives into the state; returns how many. A file torn at the end was not finished."""
     state.mkdir(parents=True, exist_ok=True)
     count = 0
     for archive in sorted(folder.glob("results-*.tar")):
-        with tarfile.open(archive) as tar:
+        with contextlib.suppress(tarfile.ReadError), tarfile.open(archive) as tar:
             for member in tar:
                 content = tar.extractfile(member)
                 if content is None or Path(member.name).name != member.name:
                     continue
                 whole = content.read()
-                if len(whole) == member.size:
-                    with files.atomic(state / member.name) as temporary:
-                        temporary.write_bytes(whole)
-                    count += 1
+                if len(whole) < member.size:
+                    break
+                with files.atomic(state / member.name) as temporary:
+                    temporary.write_bytes(whole)
+                count += 1
     return count

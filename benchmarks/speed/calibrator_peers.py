@@ -137,6 +137,7 @@ PEERS: dict[str, tuple[dict[str, Any], dict[str, Callable[[Predictions], Callabl
     ),
     "ensemble_temperature": ({}, {"released algorithm, scipy": scipy_ensemble}),
     "vector": ({}, {"probmetrics svs, no pull": probmetrics_method("svs", **ZERO), "torch LBFGS": torch_vector}),
+    "matrix": ({}, {"probmetrics sms": probmetrics_method("sms")}),
     "dirichlet": (
         {"reg_lambda": PULL, "reference_row": False},
         {"scikit-learn multinomial": sklearn_dirichlet},

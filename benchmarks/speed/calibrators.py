@@ -97,7 +97,8 @@ def fits() -> None:
     print("| calibrator | CPU s at 10,000 x 100 | limit |\n|---|---|---|")
     for word in OF_LOGITS:
         seconds = np.median([cpu_seconds(partial(calibrators.fit, word, predictions)) for _ in range(3)])
-        print(f"| {word} | {seconds:.3f} | {SECONDS.get(word, 2.0):g} |")
+        print(f"| {word} | {seconds:.3f} | {SECONDS.get(word, 2.0):g} |", flush=True)
+    print(f"| choose, default candidates | {cpu_seconds(partial(calibrators.choose, predictions)):.3f} | 3 |")
 
 
 def memory(words: list[str]) -> None:

@@ -26,7 +26,7 @@ from confide.difficulty.from_features import (
     restore_gaussians,
 )
 from confide.numerics.blocks import block_rows, blocks
-from confide.numerics.gaussians import class_shares, distance_tables
+from confide.numerics.gaussians import check_shrinkage, class_shares, distance_tables
 from confide.numerics.neighbours import nearest_neighbours
 from confide.registry import Interval
 from confide.types import ClassIndices, Floats
@@ -110,6 +110,7 @@ def restore_combined(numbers: Mapping[str, Any], arrays: Arrays, notes: tuple[st
     label_free=True,
     restore=restore_combined,
     ranges={"neighbours": Interval(1)},
+    check=lambda options: check_shrinkage(options["shrinkage"]),
     corners=({"neighbours": 1}, {"shrinkage": "ledoit_wolf"}),
 )
 def combined(values: Any, labels: ClassIndices, *, neighbours: int = 50, shrinkage: Any = "auto") -> CombinedDifficulty:

@@ -155,7 +155,9 @@ def _without_port(host: str) -> str:
 def _with_headers(send: Send) -> Send:
     async def send_with_headers(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
-            message["headers"] = [*message.get("headers", []), *HEADERS]
+            own = message.get("headers", [])
+            # A page may have a policy of its own, as strict.
+            message["headers"] = [*own, *(pair for pair in HEADERS if pair[0] not in {name for name, _ in own})]
         await send(message)
 
     return send_with_headers

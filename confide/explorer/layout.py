@@ -68,6 +68,7 @@ class Layout:
     data: DataSource | Missing | None = None
     rerun: str = ""
     map: Path = Path("map.npz")
+    evaluation: Path | None = None
     missing: tuple[Missing, ...] = ()
 
     @property
@@ -179,6 +180,7 @@ def _folder_layout(folder: Path) -> Layout:
         title=str(config.get("title") or note.name or folder.name),
         tags=paths.tags,
         map=paths.map,
+        evaluation=paths.evaluation if paths.evaluation.exists() else None,
         scores=scores,
         predictions=predictions,
         calibrators={

@@ -230,7 +230,7 @@ def parse_query(database: SampleDatabase, pairs: Iterable[tuple[str, str]]) -> Q
         if key in COMPARISONS:
             filters.append(_comparison_filter(key, values, first, second))
         elif key not in NOT_FILTERS:
-            filters.append(_filter(key, values, columns, database.samples.num_classes))
+            filters.append(_filter(key, values, columns, database.samples))
     sort = words.get("sort", [_default_sort(columns)])[0]
     name = sort.removeprefix("-")
     if sort and (name not in columns or columns[name].kind != "number"):
@@ -262,7 +262,7 @@ def _default_sort(columns: Mapping[str, Column]) -> str:
     return "confidence" if "confidence" in columns else ""
 
 
-def _filter(key: str, values: Sequence[str], columns: Mapping[str, Column], num_classes: int) -> Filter:
+def _filter(key: str, values: Sequence[str], columns: Mapping[str, Column], samples: SampleTable) -> Filter:
     if key == "search":
         return Filter(key, "contains", (Column("id", "Id", "id", "text"),), (values[0].lower(),))
     if key == "tag":
@@ -277,17 +277,17 @@ def _filter(key: str, values: Sequence[str], columns: Mapping[str, Column], num_
         return Filter(key, "range", (column,), _range_ends(key, values[0]))
     if column.kind == "text":
         return Filter(key, "contains", (column,), (values[0].lower(),))
-    return Filter(key, "values", (column,), _places(column, values, num_classes))
+    return Filter(key, "values", (column,), _places(column, values, samples.num_classes, samples.classes.names))
 
 
-def _places(column: Column, values: Sequence[str], num_classes: int) -> tuple[int, ...]:
-    """Places of several classes or words; the empty word, for rows that have none, is -1."""
+def _places(column: Column, values: Sequence[str], num_classes: int, names: Sequence[str]) -> tuple[int, ...]:
+    """Places of several classes (by number or name) or words; the empty word, for rows that have none, is -1."""
     places: list[int] = []
     for value in values:
         if value == "":
             places.append(-1)
         elif column.kind == "class":
-            label = number_of_digits(value)
+            label = names.index(value) if value in names else number_of_digits(value)
             if label is None or label >= num_classes:
                 raise InputError(f"'{column.key}' must be a class index below {num_classes}, got '{value[:40]}'")
             places.append(label)

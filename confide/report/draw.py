@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from urllib.parse import urlencode
 
 from markupsafe import Markup, escape
 
@@ -105,7 +106,7 @@ class Canvas:
     width: float
     height: float
     marks: list[str] = field(default_factory=list)
-    values: list[tuple[float, float, str]] = field(default_factory=list)
+    values: list[tuple[float, float, str, str]] = field(default_factory=list)
 
     def path(self, shape: str, classes: str, width: float | None = None, style: str = "") -> None:
         """Any path; empty ones are left out."""
@@ -160,10 +161,18 @@ class Canvas:
         chosen = f' class="{classes}"' if classes else ""
         self.marks.append(f'<text x="{coordinate(x)}" y="{coordinate(y)}"{chosen}>{escape(words)}</text>')
 
-    def value(self, x: float, y: float, words: str) -> None:
-        """What the mark at that place stands for, told on hover, focus and tap."""
+    def value(self, x: float, y: float, words: str, filters: Mapping[str, str | None] | None = None) -> None:
+        """What the mark at that place stands for, told on hover, focus and tap.
+
+        Args:
+            x: its place.
+            y: its place.
+            words: what is told.
+            filters: of the explorer, for the samples it stands for; followed where the explorer shows the report.
+        """
         if math.isfinite(x) and math.isfinite(y):
-            self.values.append((round(x, 1), round(y, 1), words))
+            query = urlencode({key: value for key, value in (filters or {}).items() if value})
+            self.values.append((round(x, 1), round(y, 1), words, query))
 
     def raw(self, markup: str) -> None:
         """Markup that is made of numbers and constant words only."""
@@ -187,7 +196,8 @@ class Canvas:
         # The class tells the style sheet for which column it was drawn: text is neither shrunk nor blown up.
         named = f"w{coordinate(self.width)} {classes}".strip()
         if self.values:
-            values = json.dumps(self.values, ensure_ascii=False, separators=(",", ":"))
+            told = [value if value[3] else value[:3] for value in self.values]
+            values = json.dumps(told, ensure_ascii=False, separators=(",", ":"))
             extra += f' data-values="{escape(values)}"'
         return Markup(
             f'<svg viewBox="0 0 {coordinate(self.width)} {coordinate(self.height)}" role="img"'

@@ -76,7 +76,7 @@ def render_report(evaluation: Evaluation) -> str:
     page: str = template.render(
         version=__version__,
         css=Markup(asset("base.css") + asset("report.css")),
-        js=Markup(asset("values.js") + asset("report.js")),
+        js=Markup(report_script()),
         data=_island({"evaluation": _numbers(evaluation), "coverage": sections["coverage"].data}),
         contents=[
             section
@@ -98,6 +98,19 @@ def render_report(evaluation: Evaluation) -> str:
         **sections,
     )
     return page
+
+
+def report_script() -> str:
+    """The only script of a report: nothing else in it may run.
+
+    Returns:
+        Its text, as it stands in every report.
+
+    Example:
+        >>> report_script().startswith("(function")
+        True
+    """
+    return asset("values.js") + asset("report.js")
 
 
 def notebook_view(evaluation: Evaluation) -> str:

@@ -40,10 +40,11 @@ PURPOSE = "a prediction set"
 @dataclass(frozen=True, kw_only=True)
 class SetSpec(OptionSpec):
     """What is said of a score: whether it needs the classes `ordered` by falling probability, and for each option
-    that is `tuned` where it is None the values to try.
+    that is `tuned` where it is None the values to try; whether without draws it is the rank `alone`.
     """
 
     ordered: bool = True
+    alone: bool = False
     tuned: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
 
@@ -114,6 +115,16 @@ class SetScore:
     options: Mapping[str, Any]
     seed: int = 0
 
+    @property
+    def rank_alone(self) -> bool:
+        """Whether the rank alone decides."""
+        return self.method.spec.alone and not self.options.get("randomized", False)
+
+    def _ranked(self, probs: NDArray[np.floating]) -> Floats:
+        """The score of every rank, where that alone decides."""
+        ranked: Floats = self._scores(probs[:1], np.zeros((1, 1)))[0]
+        return ranked
+
     def of_labels(self, predictions: Predictions, labels: Tensor) -> Floats:
         """The score of every sample's label."""
         classes = labels.cpu().numpy()
@@ -124,6 +135,9 @@ class SetScore:
                 scores[rows] = self._scores(np.take_along_axis(probs, own, axis=1), draws)[:, 0]
                 continue
             place = _rank_of(probs, own)
+            if self.rank_alone:
+                scores[rows] = self._ranked(probs)[place[:, 0]]
+                continue
             few = _likely(probs)
             near = few.count > place[few.rows, 0]
             far = np.ones(len(probs), dtype=bool)
@@ -141,13 +155,15 @@ class SetScore:
         Args:
             top: whether the likeliest class is always admitted.
         """
-        by_class = limits.shape[0] == 1 and limits.shape[1] > 1
+        by_class, early = limits.shape[0] == 1 and limits.shape[1] > 1, 1.0
         for rows, probs, draws in _blocks(predictions, self.seed):
             own = limits if len(limits) == 1 else limits[rows]
             if not self.method.spec.ordered:
                 inside = self._scores(probs, draws) <= own
             elif by_class:
-                inside = self._by_class(probs, draws, own[0])
+                inside, early = self._by_class(probs, draws, own[0], early >= 0.5)
+            elif self.rank_alone:
+                inside = self._by_rank(probs, np.broadcast_to(own, (len(probs), 1))[:, 0])
             else:
                 inside = self._first_classes(probs, draws, np.broadcast_to(own, (len(probs), 1)))
             if top:
@@ -169,16 +185,35 @@ class SetScore:
         few, unseen = _likely(probs), np.ones(len(probs), dtype=bool)
         unseen[few.rows[look(few)]] = False
         look(_whole(probs, np.flatnonzero(unseen)))
-        inside: NDArray[np.bool_] = probs >= last
-        inside[size == 0] = False
-        # Of equals the lower class comes first.
-        for row in np.flatnonzero(np.count_nonzero(inside, axis=1) != size):
-            inside[row] = False
-            inside[row, np.argsort(-probs[row], kind="stable")[: size[row]]] = True
-        return inside
+        return _first(probs, last, size)
 
-    def _by_class(self, probs: NDArray[np.floating], draws: Floats, limits: Floats) -> NDArray[np.bool_]:
-        """Every class against a limit of its own; those behind the first that passes the largest limit are out."""
+    def _by_rank(self, probs: NDArray[np.floating], limits: Floats) -> NDArray[np.bool_]:
+        """Where the rank alone decides: as many of the likeliest classes as have a score within the limit."""
+        sizes, num_classes = np.searchsorted(self._ranked(probs), limits, side="right"), probs.shape[1]
+        last = np.full(len(probs), np.inf, dtype=probs.dtype)
+        few = _likely(probs, sort=False)
+        for size in np.unique(sizes[sizes > 0]):
+            near = (few.count >= size) & (sizes[few.rows] == size)
+            others = sizes == size
+            others[few.rows[near]] = False
+            if near.any():
+                last[few.rows[near]] = -np.partition(-few.probs[near], size - 1, axis=1)[:, size - 1]
+            if others.any():
+                last[others] = np.partition(probs[others], num_classes - size, axis=1)[:, num_classes - size]
+        return _first(probs, last[:, None], sizes)
+
+    def _by_class(
+        self, probs: NDArray[np.floating], draws: Floats, limits: Floats, likely_first: bool
+    ) -> tuple[NDArray[np.bool_], float]:
+        """Every class against a limit of its own; those behind the first that passes the largest limit are out.
+
+        Args:
+            likely_first: whether to look at the likely classes of every row first, and at all of them only where sets
+                do not end among these.
+
+        Returns:
+            The sets, and of how many rows they end among the likely classes.
+        """
         inside = np.zeros(probs.shape, dtype=bool)
         inside[:, np.isinf(limits)] = True
         largest = limits[np.isfinite(limits)].max(initial=-np.inf)
@@ -198,14 +233,27 @@ class SetScore:
             last = np.take_along_axis(scores, np.maximum(order.count - 1, 0)[:, None], axis=1)[:, 0]
             return np.asarray((last > largest) & (order.count > 0))
 
-        few, unseen = _likely(probs, classes=True), np.ones(len(probs), dtype=bool)
-        unseen[few.rows[look(few)]] = False
+        unseen = np.ones(len(probs), dtype=bool)
+        if likely_first:
+            few = _likely(probs, classes=True)
+            unseen[few.rows[look(few)]] = False
         look(_whole(probs, np.flatnonzero(unseen), classes=True))
-        return inside
+        return inside, float(1 - unseen.mean())
 
     def _scores(self, probs: NDArray[np.floating], draws: Floats) -> Floats:
         scores: Floats = self.method.function(ClassRows(probs.astype(np.float64), draws), **self.options)
         return scores
+
+
+def _first(probs: NDArray[np.floating], last: NDArray[np.floating], size: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """The `size` likeliest classes of every row, the last of which has the probability `last` `n 1`."""
+    inside: NDArray[np.bool_] = probs >= last
+    inside[size == 0] = False
+    # Of equals the lower class comes first.
+    for row in np.flatnonzero(np.count_nonzero(inside, axis=1) != size):
+        inside[row] = False
+        inside[row, np.argsort(-probs[row], kind="stable")[: size[row]]] = True
+    return inside
 
 
 def _blocks(predictions: Predictions, seed: int) -> Iterator[tuple[slice, NDArray[np.floating], Floats]]:
@@ -245,6 +293,14 @@ class Order:
 def _whole(probs: NDArray[np.floating], rows: NDArray[np.int64], *, classes: bool = False) -> Order:
     """All classes of these rows."""
     count = np.full(len(rows), probs.shape[1])
+    if classes and probs.dtype == np.float32:
+        # Value and class in one number: the bits of floats that are not negative have their order.
+        keys = (~probs[rows].view(np.uint32)).astype(np.uint64) << np.uint64(32) | np.arange(
+            probs.shape[1], dtype=np.uint64
+        )
+        keys.sort(axis=1)
+        values = (~(keys >> np.uint64(32)).astype(np.uint32)).view(np.float32)
+        return Order(rows, values, count, (keys & np.uint64(0xFFFFFFFF)).astype(np.int64))
     if classes:
         own = probs[rows]
         places = np.argsort(-own, axis=1)
@@ -257,8 +313,12 @@ def _whole(probs: NDArray[np.floating], rows: NDArray[np.int64], *, classes: boo
     return Order(rows, np.negative(values, out=values), count)
 
 
-def _likely(probs: NDArray[np.floating], *, classes: bool = False) -> Order:
-    """The classes above the average probability, of rows that have few of them: most sets end among these."""
+def _likely(probs: NDArray[np.floating], *, classes: bool = False, sort: bool = True) -> Order:
+    """The classes above the average probability, of rows that have few of them: most sets end among these.
+
+    Args:
+        sort: whether they are to be in their order.
+    """
     num_classes = probs.shape[1]
     likely = probs > probs.dtype.type(1 / num_classes)
     count = np.count_nonzero(likely, axis=1)
@@ -270,7 +330,8 @@ def _likely(probs: NDArray[np.floating], *, classes: bool = False) -> Order:
     values = np.zeros((len(rows), int(count.max(initial=1))), dtype=probs.dtype)
     values[row, place] = -probs[rows].reshape(-1)[cells]
     if not classes:
-        values.sort(axis=1)
+        if sort:
+            values.sort(axis=1)
         return Order(rows, np.negative(values, out=values), count)
     names = np.zeros(values.shape, dtype=np.int64)
     names[row, place] = cells % num_classes

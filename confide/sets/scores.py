@@ -120,6 +120,7 @@ def saps(rows: ClassRows, *, weight: float | None = None, randomized: bool = Tru
     "top_k",
     paper="Angelopoulos, Bates, Malik & Jordan, 2021, arXiv:2009.14193",
     corners=({"randomized": True},),
+    alone=True,
     ranges={},
     choices={},
 )

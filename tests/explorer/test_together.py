@@ -6,6 +6,7 @@ import pytest
 
 from confide.explorer.tags import SampleTag, TagFile
 from tests.explorer.conftest import ids, open_first, wait_for_actions, wait_for_count, wait_for_sample, wait_for_tags
+from tests.explorer.test_why import write_evaluation
 
 pytestmark = pytest.mark.slow
 
@@ -145,3 +146,16 @@ def test_a_picture_is_looked_at_closely(look, client):
     assert "scale(1.25)" in page.locator(".pane img").first.get_attribute("style")
     page.keyboard.press("Escape")
     forgive(page, "404")
+
+
+def test_a_dot_of_the_report_opens_its_samples(look, serve, run_folder):
+    write_evaluation(run_folder)
+    client = serve(run_folder)
+    page = look(client, "?split=test")
+    page.get_by_role("link", name="Report", exact=True).click()
+    chart = page.locator("svg[data-values*='prediction=']").first
+    chart.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/?split=test&model=plain&stage=raw&prediction=*")
+    page.locator(".chip", has_text="predicted").wait_for()
+    assert page.locator("[data-notice=dropped]").count() == 0

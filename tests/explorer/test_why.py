@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import zipfile
+from html import unescape
 
 import numpy as np
 import pytest
@@ -177,3 +179,26 @@ def test_samples_leave_as_folders_for_label_studio_and_fiftyone(client):
     assert labels["labels"]["1"] == 2
     assert labels["classes"][2] == "<script>alert(1)</script>"
     assert set(archives["fiftyone"].namelist()) == {"data/1.png", "data/2.png", "labels.json"}
+
+
+def write_evaluation(run_folder) -> None:
+    from confide import evaluate
+
+    predictions = Predictions.load(run_folder / "predictions" / "plain-test.parquet", split="test")
+    evaluate(predictions, model="plain", title="<b>mine</b>").save(run_folder / "evaluation.json")
+
+
+def test_the_report_is_drawn_with_marks_that_are_filters(serve, run_folder):
+    write_evaluation(run_folder)
+    (run_folder / "report.html").write_text("<script>someone else's</script>")
+    client = serve(run_folder)
+    status, headers, page = client.send("GET", "/report")
+    assert (status, b"someone else" in page, b"<b>mine</b>" in page) == (200, False, False)
+    assert "script-src 'sha256-" in headers["content-security-policy"]
+    marks = [m for values in re.findall(r'data-values="([^"]+)"', page.decode()) for m in json.loads(unescape(values))]
+    queries = {mark[3] for mark in marks if len(mark) > 3}
+    assert any("confidence=" in query for query in queries)
+    by_class = next(query for query in queries if "prediction=coat" in query)
+    found = json.loads(client.send("GET", f"/api/find?{by_class}")[2])
+    assert found["count"] == client.get("find", split="test", model="plain", stage="raw", prediction="1")["count"]
+    assert serve(run_folder / "predictions" / "plain-test.parquet").send("GET", "/report")[0] == 404

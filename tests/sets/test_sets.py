@@ -10,7 +10,7 @@ import torch
 import confide
 from confide import Predictions, sets
 from confide.checks import InputError, OptionError
-from confide.sets.base import sample_draws
+from confide.sets.base import _whole, sample_draws
 
 OPTIONS = {"raps": {"penalty": 0.05, "k_reg": 2}, "saps": {"weight": 0.1}}
 
@@ -320,3 +320,26 @@ def test_weights_under_shift_are_those_of_a_logistic_regression():
     expected = LogisticRegression(C=1.0, fit_intercept=False, tol=1e-10).fit(rows, outcome).coef_[0]
     found = _logistic(torch.tensor(rows), torch.tensor(outcome))
     np.testing.assert_allclose(found.numpy(), expected, atol=1e-5)
+
+
+def test_a_group_that_is_too_small_takes_no_promise_from_the_others():
+    p = drawn(200, 3, 0)
+    p = p.replace(columns={"site": np.array(["rare"] * 2 + ["usual"] * 198)})
+    fitted = sets.fit("lac", p, 0.9, by="site")
+    assert {group.name: group.threshold is None for group in fitted.groups} == {"rare": True, "usual": False}
+    assert fitted.promises
+
+
+def test_the_rank_from_which_raps_penalises_is_that_of_the_labels():
+    labels = torch.arange(60) % 3
+    right = Predictions(4.0 * torch.eye(3)[labels] + 0.01 * torch.rand(60, 3), labels)
+    assert sets.fit("raps", right, 0.8).options["k_reg"] == 1
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_an_order_of_classes_has_the_lower_of_equals_first(dtype):
+    probs = np.random.default_rng(0).integers(0, 6, (40, 12)).astype(dtype) / 7
+    order = _whole(probs, np.arange(1, 40), classes=True)
+    places = np.argsort(-probs[1:], axis=1, kind="stable")
+    np.testing.assert_array_equal(order.classes, places)
+    np.testing.assert_array_equal(order.probs, np.take_along_axis(probs[1:], places, axis=1))

@@ -95,6 +95,7 @@ function chrome() {
   $("model").addEventListener("change", () => state.set({ model: $("model").value, stage: about.models[$("model").value].includes(state.one("stage")) ? state.one("stage") : null, with: null, cells: null, disagree: null }));
   $("stage").addEventListener("change", () => state.set({ stage: $("stage").value }));
   $("sort").addEventListener("change", () => state.set({ sort: $("sort").value }));
+  $("report").hidden = !about.report;
   $("compare").hidden = models.length < 2;
   $("compare").addEventListener("click", () => state.set({ view: state.one("view") === "compare" ? null : "compare" }));
   $("save").addEventListener("click", dialogs.save);

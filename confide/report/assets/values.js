@@ -32,7 +32,10 @@
       });
       if (best < 0) hide(); else if (best !== at) show(best);
     }
+    // Where the explorer shows the report, a mark opens its samples.
+    function follow() { if (at >= 0 && values[at][3] && location.pathname === "/report") location.assign("/?" + values[at][3]); }
     svg.tabIndex = 0;
+    svg.addEventListener("click", function (event) { nearest(event); follow(); });
     svg.addEventListener("pointermove", nearest);
     svg.addEventListener("pointerdown", nearest);
     svg.addEventListener("pointerleave", function (event) { if (event.pointerType === "mouse") hide(); });
@@ -42,6 +45,7 @@
       var step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
       if (step) { event.preventDefault(); show((Math.max(at, 0) + step + values.length) % values.length); }
       if (event.key === "Escape") hide();
+      if (event.key === "Enter") follow();
     });
   });
 })();

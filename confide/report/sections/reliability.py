@@ -134,7 +134,9 @@ def _class_canvas(before: Gaps, after: Gaps, shown: list[str], calibration: bool
                 canvas.whisker(scale, line, m, 100, colour)
                 canvas.dot(scale(100 * m.value), line, f"{fill} k{colour}", 4.2, 1.8)
                 when = "" if not both else ", before" if gaps is before else ", after"
-                canvas.value(scale(100 * m.value), line, f"{name}{when}: {gap_text(m)}")
+                whose = {"split": m.split, "model": m.model, "stage": m.stage}
+                chosen = {**whose, "prediction" if calibration else "label": name}
+                canvas.value(scale(100 * m.value), line, f"{name}{when}: {gap_text(m)}", chosen)
     return canvas
 
 
@@ -214,8 +216,8 @@ def finding(bins: list[Bin], p_value: float | None = None) -> str:
     return "confidence lags behind" if under > 2 * over else "off both ways"
 
 
-def diagram(bins: list[Bin], width: float, labels: bool) -> Canvas:
-    """Accuracy against confidence with a strip of counts under it."""
+def diagram(bins: list[Bin], width: float, labels: bool, whose: Mapping[str, str | None]) -> Canvas:
+    """Accuracy against confidence with a strip of counts under it; `whose` are filters of the explorer."""
     side = width - 43
     canvas = Canvas(width, side + 136)
     x, y = Scale(0, 1, 34, 34 + side), Scale(0, 1, side + 10, 10)
@@ -229,7 +231,8 @@ def diagram(bins: list[Bin], width: float, labels: bool) -> Canvas:
         if b.count >= FEWEST:
             canvas.line(x(b.confidence), y(b.confidence), x(b.confidence), y(b.accuracy), f"k{b.side}", 2)
             canvas.dot(x(b.confidence), y(b.accuracy), f"f{b.side}")
-            canvas.value(x(b.confidence), y(b.accuracy), b.text)
+            span = {"confidence": f"{b.low:.6g}..{b.high:.6g}"}
+            canvas.value(x(b.confidence), y(b.accuracy), b.text, {**whose, **span})
     canvas.line(34, y(0), 34 + side, y(0), "ax")
     canvas.text(43, 31, "Accuracy, %", "l")
     canvas.text(34 + side, side + 27, "Confidence, %", "l e")
@@ -370,7 +373,12 @@ def _figure(view: EvaluationView, curve: Curve, kind: str, number: int) -> Figur
         f"{kind}-{number}-{'before' if curve.stage == view.before else 'after'}",
         title[0].upper() + title[1:],
         Markup("{} {}, {} {}").format(code(view.focus), stage, count(sum(b.count for b in bins)), view.unit),
-        diagram(bins, PHONE, labels=curve.stage == view.before).render(alt),
+        diagram(
+            bins,
+            PHONE,
+            labels=curve.stage == view.before,
+            whose={"split": curve.split, "model": curve.model, "stage": curve.stage},
+        ).render(alt),
         bins_table(bins),
         key=f"{kind}-{number}",
     )
