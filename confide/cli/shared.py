@@ -155,11 +155,21 @@ def weights_text(predictions: Predictions) -> str:
 
 
 def load_predictions(path: str | Path, unit: str | None = None, weights: str | None = None) -> Predictions:
-    """The predictions of a file, with the columns of what was drawn as one and of the weights, where given."""
+    """The predictions of a file, with the columns of what was drawn as one and of the weights, where given.
+
+    Of a folder of shards rows are drawn at random, as many as a fit or a test needs, and a line says how many.
+    """
     from confide.predictions import Predictions
 
     with warnings_on_stderr():
-        predictions = Predictions.load(path)
+        if Path(path).is_dir():
+            from confide.pipeline import sample_folder
+
+            predictions, total = sample_folder(path)
+            if len(predictions) < total:
+                print(f"note: {len(predictions):,} of the {total:,} rows of {path}, drawn at random", file=sys.stderr)
+        else:
+            predictions = Predictions.load(path)
     return (predictions.replace(unit=unit) if unit else predictions).weighted(weights)
 
 

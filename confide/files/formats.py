@@ -717,6 +717,14 @@ def arrow_bytes(table: pa.Table, kind: str) -> bytes:
     return bytes(sink.getvalue())
 
 
+def row_count(path: str | Path) -> int:
+    """Rows of a table; of parquet its footer alone is read."""
+    if Path(path).suffix == ".parquet":
+        with reading(path, "parquet file"):
+            return int(pq.read_metadata(Path(path)).num_rows)
+    return max((len(values) for values in read_table(path)[0].values() if values.ndim), default=0)
+
+
 def parquet_metadata(path: str | Path) -> dict[str, str]:
     """The metadata of a parquet file as text."""
     return text_metadata(pq.read_schema(Path(path)).metadata)
