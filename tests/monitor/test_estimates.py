@@ -95,3 +95,12 @@ def test_what_the_reference_has_its_batches_need():
         reference.statistics(WatchBatch.of(drawn(rng, 100)))
     with pytest.raises(InputError, match="at least 50"):
         WatchReference.of(drawn(rng, 20))
+
+
+def test_the_interval_of_an_estimate_is_that_of_so_many_draws():
+    reference = WatchReference(10**9, 0.8, 0.8, 0.8, {}, (), (), (0.1, 0.1))
+    by_method = {e.method: e for e in reference.estimates(WatchBatch(np.full(400, 0.8)))}
+    for method in ("confidence", "difference"):
+        estimate = by_method[method]
+        assert estimate.value == pytest.approx(0.8)
+        assert estimate.high - estimate.low == pytest.approx(2 * 1.96 * np.sqrt(0.8 * 0.2 / 400), rel=1e-3)

@@ -322,6 +322,20 @@ def test_weights_under_shift_are_those_of_a_logistic_regression():
     np.testing.assert_allclose(found.numpy(), expected, atol=1e-5)
 
 
+def test_a_group_that_is_too_small_takes_no_promise_from_the_others():
+    p = drawn(200, 3, 0)
+    p = p.replace(columns={"site": np.array(["rare"] * 2 + ["usual"] * 198)})
+    fitted = sets.fit("lac", p, 0.9, by="site")
+    assert {group.name: group.threshold is None for group in fitted.groups} == {"rare": True, "usual": False}
+    assert fitted.promises
+
+
+def test_the_rank_from_which_raps_penalises_is_that_of_the_labels():
+    labels = torch.arange(60) % 3
+    right = Predictions(4.0 * torch.eye(3)[labels] + 0.01 * torch.rand(60, 3), labels)
+    assert sets.fit("raps", right, 0.8).options["k_reg"] == 1
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_an_order_of_classes_has_the_lower_of_equals_first(dtype):
     probs = np.random.default_rng(0).integers(0, 6, (40, 12)).astype(dtype) / 7
