@@ -19,7 +19,7 @@ from benchmarks.lib.tables import write_verdicts
 from benchmarks.lib.workers import Place, run_grid
 from benchmarks.papers import items
 from confide.checks import InputError, MissingExtra, OptionError, did_you_mean
-from confide.files import plain, read_yaml
+from confide.files import plain, read_yaml, split_pair
 from confide.progress import Progress
 from confide.training import Settings
 
@@ -155,14 +155,7 @@ def _short(word: str) -> str:
 
 
 def _pairs(texts: list[str], what: str) -> dict[str, str]:
-
-    paths = {}
-    for text in texts:
-        name, sign, value = text.partition("=")
-        if not sign or not name or not value:
-            raise InputError(f"{what} must be NAME=VALUE, got '{text}'")
-        paths[name.strip()] = value.strip()
-    return paths
+    return dict(split_pair(text, f"{what} must be NAME=VALUE") for text in texts)
 
 
 def _changes(args: argparse.Namespace) -> dict[str, Any]:

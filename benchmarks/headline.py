@@ -43,7 +43,7 @@ OPINION_ROWS = (
 def figures() -> list[dict[str, Any]]:
     """Of cross-entropy with 16 epochs, one for each seed."""
     known = files.read_json(RESULTS / "resplits" / "figures.json")
-    return [one for one in known if (one["epochs"], one["method"]) == (16, "cross_entropy")]
+    return [row for row in known if (row["epochs"], row["method"]) == (16, "cross_entropy")]
 
 
 def mean(rows: list[dict[str, Any]], stage: str, word: str, place: str = "clean") -> float:
@@ -160,7 +160,7 @@ TABLES: dict[str, Callable[[], str]] = {
 
 def renewed(text: str) -> str:
     """The page with every table made again."""
-    return PLACE.sub(lambda found: f"{found[1]}{TABLES[found[2]]()}\n{found[3]}", text)
+    return PLACE.sub(lambda match: f"{match[1]}{TABLES[match[2]]()}\n{match[3]}", text)
 
 
 def renew(page: Path) -> None:

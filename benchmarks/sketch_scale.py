@@ -32,7 +32,7 @@ def shards(rows: int, seed: int) -> Iterator[confide.Predictions]:
         yield confide.Predictions(1.3 * logits, labels)
 
 
-def one(rows: int, seed: int) -> str:
+def table_row(rows: int, seed: int) -> str:
     """A row of the table, in a process of its own: its largest memory is that of this number of rows."""
     confide.evaluation.evaluate_sketch(confide.evaluation.sketch_of(shards(1000, seed)))  # loads what is needed
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -50,8 +50,8 @@ def one(rows: int, seed: int) -> str:
 
     start = time.process_time()
     sketch = confide.evaluation.sketch_of(timed())
-    made = making[0]
-    counted = time.process_time() - start - made
+    making_s = making[0]
+    counted = time.process_time() - start - making_s
     start = time.process_time()
     evaluation = confide.evaluation.evaluate_sketch(sketch)
     evaluated = time.process_time() - start
@@ -59,7 +59,7 @@ def one(rows: int, seed: int) -> str:
     bound = sketch.ranking_bounds()["auroc"]
     cells, value = len(sketch.fine.settle().keys), evaluation.value("ece")
     return (
-        f"| {rows:,} | {made:.1f} | {counted:.1f} | {evaluated:.1f} | {cells:,} | {before:.0f} | {memory:.0f} | "
+        f"| {rows:,} | {making_s:.1f} | {counted:.1f} | {evaluated:.1f} | {cells:,} | {before:.0f} | {memory:.0f} | "
         f"{bound:.1e} | {value:.5f} |"
     )
 
@@ -72,7 +72,7 @@ def main() -> None:
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:
-        print(one(args.rows[0], args.seed))
+        print(table_row(args.rows[0], args.seed))
         return
     lines = [
         "# Evaluation by sketch",

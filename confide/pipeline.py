@@ -25,8 +25,10 @@ from confide.config import Config, MethodChoice, load_config
 from confide.evaluation.streaming import ROWS as SHARD_ROWS, shard_paths
 from confide.features.extraction import weights_digest
 from confide.files import disk, formats
+from confide.files.columns import ID_COLUMNS
 from confide.metrics import table_words
 from confide.predictions import Predictions, predictions_from_columns
+from confide.random import generator
 from confide.records import Dataset, Features, Scores
 from confide.results import About, Comparison, Curve, Evaluation, ModelPoint
 from confide.scoring import fitted_extractor
@@ -39,6 +41,7 @@ __all__ = [
     "SketchJob",
     "add_trust",
     "apply_calibrator",
+    "apply_to_folder",
     "calibration_effect",
     "conclude",
     "evaluate_model",
@@ -49,6 +52,7 @@ __all__ = [
     "open_data",
     "predict",
     "run_training",
+    "sample_folder",
     "score_groups",
     "score_predicted_class",
     "score_split",
@@ -959,3 +963,83 @@ def sketch_folder(
     for target in scale.run_jobs(jobs, engine=engine, workers=workers):
         sketch.merge(evaluation.Sketch.load(target))
     return sketch
+
+
+FIT_ROWS = 200_000
+"""Rows of a folder that a fit looks at: its parameters are then known far better than shards differ."""
+
+
+def sample_folder(
+    folder: str | Path, *, rows: int = FIT_ROWS, seed: int = 0, split: str | None = None
+) -> tuple[Predictions, int]:
+    """About so many rows of a folder of shards, drawn at random by seed and place, all of them where there are fewer.
+
+    Args:
+        folder: of .parquet, .npz, .csv or .jsonl files of predictions.
+        rows: how many to draw, about.
+        seed: of the draw.
+        split: overrides the split that files name.
+
+    Returns:
+        The drawn predictions, for a fit; and how many rows the folder has.
+
+    Raises:
+        InputError: there are no shards, or one cannot be read.
+
+    Example:
+        >>> from pathlib import Path
+        >>> Path("shards").mkdir()
+        >>> confide.Predictions([[2.0, 0.0], [0.0, 1.0]], [0, 1]).save("shards/0.parquet")
+        >>> drawn, total = confide.pipeline.sample_folder("shards")
+        >>> len(drawn), total
+        (2, 2)
+    """
+    paths = shard_paths(Path(folder))
+    total = sum(formats.row_count(path) for path in paths)
+    share, parts, about = rows / max(total, 1), [], dict[str, str]()
+    for number, path in enumerate(paths):
+        for batch, (columns, metadata) in enumerate(formats.table_batches(path, SHARD_ROWS)):
+            about = about or metadata
+            n = max(len(values) for values in columns.values())
+            drawn = generator(seed, "folder sample", number, batch).random(n) < share
+            parts.append({name: own[drawn] if len(own) == n else own for name, own in columns.items()})
+    table = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    names = [name for name in ID_COLUMNS if name in table]
+    if names and len(np.unique(table[names[0]])) < len(table[names[0]]):
+        del table[names[0]]  # numbers that count the rows of each shard name no sample
+    return predictions_from_columns(table, about, split, str(folder)), total
+
+
+def apply_to_folder(
+    fitted: Callable[[Predictions], Predictions], folder: str | Path, out: str | Path, split: str | None = None
+) -> list[Path]:
+    """What a fitted calibrator makes of every shard, written under the same names; one shard at a time.
+
+    Args:
+        fitted: a calibrator.
+        folder: of the shards.
+        out: another folder.
+        split: overrides the split that files name.
+
+    Returns:
+        The files, as .parquet.
+
+    Raises:
+        InputError: both folders are one.
+
+    Example:
+        >>> from pathlib import Path
+        >>> Path("shards").mkdir()
+        >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0]], [0, 1, 1], split="val")
+        >>> p.save("shards/0.parquet")
+        >>> confide.pipeline.apply_to_folder(confide.calibrators.fit("temperature", p), "shards", "calibrated")
+        [PosixPath('calibrated/0.parquet')]
+    """
+    if Path(folder).resolve() == Path(out).resolve():
+        raise InputError(f"calibrated shards must go to another folder than {folder}; give one")
+    written = []
+    for path in shard_paths(Path(folder)):
+        target = Path(out) / f"{path.name.split('.')[0]}.parquet"
+        fitted(Predictions.load(path, split)).save(target)
+        written.append(target)
+    return written

@@ -78,6 +78,9 @@ def risk_coverage(source: Any, ax: Any = None, *, score: str = "msp", stage: str
     Returns:
         The axes.
 
+    Raises:
+        InputError: the evaluation has no such curve.
+
     Example:
         >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0]], [0, 1, 1])
         >>> axes = confide.plot.risk_coverage(p)  # doctest: +SKIP
@@ -107,6 +110,9 @@ def difficulty(source: Any, ax: Any = None, *, scores: Scores | None = None) -> 
 
     Returns:
         The axes.
+
+    Raises:
+        InputError: neither scores nor an evaluation by difficulty.
 
     Example:
         >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0]], [0, 1, 1])
@@ -140,6 +146,9 @@ def confusion(predictions: Predictions, ax: Any = None, *, share: bool = True) -
 
     Returns:
         The axes.
+
+    Raises:
+        InputError: more classes than a matrix can show.
 
     Example:
         >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0]], [0, 1, 1])
@@ -182,6 +191,9 @@ def sets(result: SetResult | PredictionSets, predictions: Predictions | None = N
     Returns:
         The axes.
 
+    Raises:
+        InputError: fitted sets without samples to draw them on.
+
     Example:
         >>> val = confide.Predictions.from_probs([[0.7, 0.2, 0.1]] * 20, [0] * 14 + [1] * 4 + [2] * 2, split="val")
         >>> axes = confide.plot.sets(confide.sets.fit("lac", val, coverage=0.8), val)  # doctest: +SKIP
@@ -215,6 +227,9 @@ def shift(evaluation: Evaluation, ax: Any = None, *, of: str = "gap") -> Any:
 
     Returns:
         The axes.
+
+    Raises:
+        InputError: an evaluation without shift.
 
     Example:
         >>> axes = confide.plot.shift(confide.Evaluation.load("shift/evaluation.json"))  # doctest: +SKIP

@@ -549,6 +549,9 @@ class Predictions:
         Returns:
             A record without class probabilities: calibrators refuse it, rankings and ECE do not.
 
+        Raises:
+            InputError: labels, predictions and confidences of different lengths.
+
         Example:
             >>> predictions = confide.Predictions.from_top1([0, 1], [0, 0], [0.9, 0.6])
             >>> float(confide.metrics.accuracy(predictions))
@@ -890,6 +893,9 @@ class Predictions:
         Returns:
             n class indices.
 
+        Raises:
+            InputError: the predictions have no labels, or no classes.
+
         Example:
             >>> confide.Predictions([[2.0, 0.0]], [0]).need_labels("a metric").tolist()
             [0]
@@ -1041,7 +1047,7 @@ class Predictions:
         """
         if prior is None:
             return self
-        wanted, shares = self._prior(prior), self.class_shares()
+        target, shares = self._prior(prior), self.class_shares()
         missing = np.flatnonzero(shares == 0)
         if len(missing):
             raise InputError(
@@ -1049,7 +1055,7 @@ class Predictions:
                 "leave it out of the model, or add samples of it"
             )
         own = np.ones(len(self)) if self.weights is None else self.weights
-        return self.replace(weights=own * (wanted / shares)[self.labels.cpu().numpy()])
+        return self.replace(weights=own * (target / shares)[self.labels.cpu().numpy()])
 
     def with_prior(self, prior: Any, trained: Any) -> Predictions:
         """What the model says of another population, by Bayes: p(k) prior(k) / trained(k), normalised.

@@ -236,6 +236,9 @@ class Dataset:
         Returns:
             Inputs, labels and ids.
 
+        Raises:
+            InputError: the dataset has no such split.
+
         Example:
             >>> len(confide.load_dataset("fashion-sample").split("test"))
             4000
@@ -314,6 +317,9 @@ class Features:
         Args:
             path: ends in .npz or .parquet.
 
+        Raises:
+            InputError: another ending.
+
         Example:
             >>> confide.Features([[1.0, 2.0]], [0], ["a"], "pixels").save("train.parquet")
         """
@@ -334,6 +340,9 @@ class Features:
 
         Returns:
             The record; rows of a folder stay on disk until they are asked for.
+
+        Raises:
+            InputError: a file without features, or of another number of samples than `ids` or `labels`.
 
         Example:
             >>> confide.Features([[1.0, 2.0], [3.0, 4.0]], [0, 1], ["a", "b"], "pixels").save("train.npz")
@@ -451,6 +460,9 @@ class Scores:
         Returns:
             All samples, in the order of the parts.
 
+        Raises:
+            InputError: scores of several methods, or none.
+
         Example:
             >>> rows = [[0.0], [1.0]]
             >>> parts = [confide.difficulty.score("md", rows, [0, 0], ids=ids) for ids in (["a", "b"], ["c", "d"])]
@@ -519,6 +531,9 @@ class Scores:
 
         Returns:
             The scores; columns that have no role of their own are kept.
+
+        Raises:
+            InputError: a file without ids or scores.
 
         Example:
             >>> confide.difficulty.score("md", [[0.0], [1.0]], [0, 0], ids=["a", "b"]).save("scores.csv")

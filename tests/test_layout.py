@@ -39,6 +39,24 @@ def test_no_class_name_is_defined_twice(modules):
     assert [name for name, count in names.items() if count > 1] == []
 
 
+def test_names_say_what_a_thing_is(modules):
+    """Not where it came from: arguments, locals, fields, functions and classes."""
+    vague = {"found", "said", "kept", "one", "wanted", "made", "given", "asked", "door", "voice", "foreign"}
+    places = []
+    for name, (_, tree) in modules.items():
+        for node in ast.walk(tree):
+            match node:
+                case ast.Name(id=word, ctx=ast.Store()) | ast.Attribute(attr=word, ctx=ast.Store()):
+                    pass
+                case ast.arg(arg=word) | ast.FunctionDef(name=word) | ast.ClassDef(name=word):
+                    pass
+                case _:
+                    continue
+            if word.lower().strip("_") in vague:
+                places.append(f"{name}:{node.lineno} {word}")
+    assert places == []
+
+
 def test_the_wheel_holds_the_package_alone():
     assert 'include = ["confide*"]' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert not (ROOT / "confide" / "bench").exists()

@@ -274,6 +274,8 @@ def main() -> None:
     parser.add_argument("--tests", nargs="*", default=["tests"], help="only these tests")
     args = parser.parse_args()
     began, draws = time.monotonic(), random.Random(args.seed)
+    head = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    commit = head.stdout.strip()  # of what is copied now, whatever comes meanwhile
     mutants, known = drawn(args.count, draws, args.packages)
     outcomes: list[tuple[Mutant, str]] = []
     with TemporaryDirectory() as folder:
@@ -305,12 +307,11 @@ def main() -> None:
                 outcome = "killed" if is_killed(number, chosen, 5 * whole + 20) else "survived"
             outcomes.append((mutant, outcome))
             print(f"{outcome} {mutant.path}:{mutant.line} {mutant.after!r} ({len(chosen)} tests)", flush=True)
-    RESULTS.write_text(page(outcomes, args, known), encoding="utf-8")
+    RESULTS.write_text(page(outcomes, args, known, commit), encoding="utf-8")
 
 
-def page(outcomes: list[tuple[Mutant, str]], args: argparse.Namespace, known: int) -> str:
+def page(outcomes: list[tuple[Mutant, str]], args: argparse.Namespace, known: int, commit: str) -> str:
     """The results: killed by package, and every survivor."""
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
     used = sum(resource.getrusage(who).ru_utime for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     packages = sorted({mutant.package for mutant, _ in outcomes})
     rows = [(package, [outcome for mutant, outcome in outcomes if mutant.package == package]) for package in packages]
@@ -325,7 +326,7 @@ def page(outcomes: list[tuple[Mutant, str]], args: argparse.Namespace, known: in
         f"`python tools/mutate.py --count {args.count} --seed {args.seed}"
         f"{' --packages ' + ' '.join(args.packages) if args.packages else ''}"
         f"{' --tests ' + ' '.join(args.tests) if args.tests != ['tests'] else ''}`, "
-        f"commit {commit.stdout.strip()}, {platform.machine()}, {os.cpu_count()} cores, {used / 60:.0f} CPU-minutes.",
+        f"commit {commit}, {platform.machine()}, {os.cpu_count()} cores, {used / 60:.0f} CPU-minutes.",
         "",
         "| package | mutants | killed | survived | not reached |",
         "|---|---|---|---|---|",

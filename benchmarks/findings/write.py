@@ -53,7 +53,7 @@ def main() -> None:
     parser.add_argument("--cells", default=None, help="folder of a grid: its cells/*.json")
     args = parser.parse_args()
     for text in args.keep:
-        name, _, folder = text.partition("=")
+        name, folder = files.split_pair(text, "--keep must be NAME=FOLDER")
         keep(Path(folder), KEPT / name)
     renew(PAGE, Path(args.cells) if args.cells else None, TABLES)
 

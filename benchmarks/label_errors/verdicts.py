@@ -104,9 +104,9 @@ def cells(folder: Path, seeds: range) -> Iterator[Cell]:
                 yield Cell(data, f"of people, {name}", rows, labels, labels != true)
 
 
-def counted(cell: Cell, found: difficulty.Verdicts, data: str) -> Outcome:
+def counted(cell: Cell, verdicts: difficulty.Verdicts, data: str) -> Outcome:
     """The list against the truth."""
-    rows, evidence = found.suspects(), found.evidence
+    rows, evidence = verdicts.suspects(), verdicts.evidence
     estimated = len(rows) * (evidence.false_discovery_rate or 0.0)
     wrong, false = int(cell.wrong.sum()), int((~cell.wrong[rows]).sum())
     return Outcome(data, cell.errors, evidence.n, wrong, evidence.disagreeing, len(rows), false, estimated)
@@ -162,9 +162,9 @@ def page(outcomes: list[Outcome], seeds: range, command: str) -> str:
         rate = "– | cannot tell"
         if o.listed:
             rate = f"{100 * o.false / o.listed:.0f} % | {100 * o.estimated / o.listed:.0f} %"
-        found = f"{100 * (o.listed - o.false) / o.wrong:.0f} %" if o.wrong else "–"
+        recall = f"{100 * (o.listed - o.false) / o.wrong:.0f} %" if o.wrong else "–"
         counts = " | ".join(f"{count:,}" for count in (o.n, o.wrong, o.disagreeing, o.listed))
-        lines.append(f"| {o.data} | {o.errors} | {counts} | {rate} | {found} |")
+        lines.append(f"| {o.data} | {o.errors} | {counts} | {rate} | {recall} |")
     return "\n".join([*lines, ""])
 
 

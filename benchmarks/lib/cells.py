@@ -109,7 +109,7 @@ def measure_ood(trained: Trained, known: Predictions, ood_sets: Mapping[str, Spl
 
 # One cell of a grid: train, predict, measure, and write one result file and one file of predictions, atomically.
 
-FORMAT = "bench-cell/1"
+CELL = files.Format("bench-cell", 1, "a cell of a grid", "make it again")
 RESCUE_NORM = 1.0
 """Norm that gradients are clipped at when a training is repeated because its loss was no longer finite."""
 SAVED_COLUMNS = (calibrators.DIFFICULTY,)
@@ -150,7 +150,7 @@ def run_cell(cell: Cell, sources: Sources, out: Path, *, resumable: bool = False
     keep_predictions(path, by_split, recorder)
     seconds = {"open": opened - began, "train": done - opened, "measure": time.monotonic() - done}
     result = {
-        "format": FORMAT,
+        "format": CELL.tag,
         "name": cell.name,
         "key": cell.key,
         "cell": cell.as_dict(),

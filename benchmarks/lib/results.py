@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.lib.cells import FORMAT, read_predictions
+from benchmarks.lib.cells import CELL, read_predictions
 from benchmarks.lib.grid import Cell, lite_cells
 from benchmarks.lib.titles import scaled
 from benchmarks.lib.values import Value
@@ -53,8 +53,7 @@ class Results:
         for folder in self.folders:
             for path in sorted((folder / "cells").glob("*.json")):
                 result = files.read_json(path)
-                if not isinstance(result, dict) or result.get("format") != FORMAT:
-                    raise InputError(f"{path} must be a cell of format '{FORMAT}'; make it again")
+                CELL.check(result.get("format") if isinstance(result, dict) else None, path)
                 if not is_stale(result):
                     cells[str(result["name"])] = (folder, result)
         return cells

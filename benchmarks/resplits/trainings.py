@@ -180,14 +180,14 @@ def log_posterior(classify: Any, rows: torch.Tensor) -> torch.Tensor:
 def make_logistic(work: Work, seed: int) -> None:
     """Log posteriors of logistic regression on val and test, and on corrupted images where they are asked for."""
     names = {"clean": f"logistic-{seed}.npz", "corrupted": f"shifted_logistic-{seed}.npz"}
-    asked = [kind for kind in ("clean", "corrupted") if kind == "clean" or work.args.corrupted]
-    if all(work.has(names[kind]) for kind in asked):
+    kinds = [kind for kind in ("clean", "corrupted") if kind == "clean" or work.args.corrupted]
+    if all(work.has(names[kind]) for kind in kinds):
         return
     classify, rows = regression(work, seed), rows_by_split(work.pool, seed)
     held = torch.from_numpy(np.concatenate([rows["val"], rows["test"]])).to(work.device)
     if not work.has(names["clean"]):
         write(work, names["clean"], {"log_posterior": log_posterior(classify, work.features[held])})
-    if "corrupted" in asked and not work.has(names["corrupted"]):
+    if "corrupted" in kinds and not work.has(names["corrupted"]):
         parts = {split: extracted(work, corrupted_split(work, seed, split)[1]) for split in ("val", "test")}
         write(work, names["corrupted"], {split: log_posterior(classify, part) for split, part in parts.items()})
 

@@ -188,12 +188,12 @@ def filters(pid: int, port: int) -> None:
     times: dict[str, list[float]] = {"filter": [], "first cells": [], "reliability": [], "confused classes": []}
     began_cpu = cpu_seconds(pid)
     for _ in range(QUESTIONS):
-        asked = question(draws)
+        query = question(draws)
         routes = (
-            f"find?{asked}&open=c.sharpness",
-            f"rows?{asked}&from=0&count=240",
-            f"reliability?{asked}",
-            f"confusion?{asked}",
+            f"find?{query}&open=c.sharpness",
+            f"rows?{query}&from=0&count=240",
+            f"reliability?{query}",
+            f"confusion?{query}",
         )
         for name, route in zip(times, routes, strict=True):
             began = time.perf_counter()
@@ -224,8 +224,8 @@ def load(pid: int, port: int) -> None:
         due = began + EVERY * number / PEOPLE
         while due < began + SECONDS:
             time.sleep(max(0.0, due - time.monotonic()))
-            asked, start = question(draws), time.perf_counter()
-            for route in (f"find?{asked}", f"rows?{asked}&from=0&count=240", f"reliability?{asked}"):
+            query, start = question(draws), time.perf_counter()
+            for route in (f"find?{query}", f"rows?{query}&from=0&count=240", f"reliability?{query}"):
                 connection.request("GET", f"/api/{route}")
                 response = connection.getresponse()
                 assert response.status == 200
@@ -306,9 +306,9 @@ def chromium() -> Iterator[Any]:
     """A headless browser, drawing by software."""
     from playwright.sync_api import sync_playwright
 
-    found = next(p for name in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(name)))
+    program = next(p for name in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(name)))
     with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        browser = play.chromium.launch(executable_path=program, args=["--no-sandbox"])
         yield browser
         browser.close()
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from confide.cli.shared import PRIOR, WEIGHTS, load_predictions, p_value, print_json, prior_of, split_pair, text_table
+from confide.cli.shared import PRIOR, WEIGHTS, load_predictions, p_value, print_json, prior_of, text_table
 
 if TYPE_CHECKING:
     from confide.calibrators import Choice
@@ -49,13 +49,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--weights", metavar="COLUMN", help=WEIGHTS.replace("FILE has", "the files have"))
     add("--prior", nargs="+", metavar="SHARE", help=PRIOR.replace("FILE", "A"))
     add("--save", metavar="FILE", help="write the calibrator, .json or .safetensors")
-    add("--out", metavar="FILE", help="write B calibrated, .parquet, .npz or .csv")
+    add("--out", metavar="FILE", help="write B calibrated, .parquet, .npz or .csv; of a folder, a folder")
     add("--seed", type=int, default=0, help="of the folds and the resampling (default: 0)")
 
 
 def run(args: argparse.Namespace) -> None:
     from confide.calibrators.fitting import DEFAULT_CANDIDATES, choose
-    from confide.pipeline import calibration_effect
+    from confide.pipeline import apply_to_folder, calibration_effect
 
     _check_paths(args)
     fitted_on, applied_to = (load_predictions(path, weights=args.weights) for path in (args.fit, args.apply))
@@ -90,7 +90,9 @@ def run(args: argparse.Namespace) -> None:
     if args.save:
         choice.calibrator.save(args.save)
         written.append(args.save)
-    if args.out:
+    if args.out and Path(args.apply).is_dir():
+        written += map(str, apply_to_folder(choice.calibrator, args.apply, args.out))
+    elif args.out:
         effect.predictions.save(args.out)
         written.append(args.out)
     if args.json:
@@ -115,6 +117,7 @@ def read_opinions(args: argparse.Namespace, fitted_on: Predictions, applied_to: 
     """The files that --opinion, --features and --fitted name."""
     from confide import difficulty
     from confide.checks import InputError
+    from confide.files import split_pair
     from confide.records import Features
 
     words = [entry for entry in args.opinion if "=" not in entry]
@@ -150,7 +153,8 @@ def _check_paths(args: argparse.Namespace) -> None:
 
     if Path(args.fit).resolve() == Path(args.apply).resolve():
         raise InputError(f"--fit and --apply must be different files, got {args.fit} twice; hold some samples out")
-    for path, suffixes in ((args.save, (".json", ".safetensors")), (args.out, TABLE_ENDINGS)):
+    table = None if Path(args.apply).is_dir() else args.out
+    for path, suffixes in ((args.save, (".json", ".safetensors")), (table, TABLE_ENDINGS)):
         if path and Path(path).suffix not in suffixes:
             raise InputError(f"{path} must end in {' or '.join(suffixes)}, got '{Path(path).suffix}'; choose one")
 

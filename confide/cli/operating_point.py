@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from confide.cli.shared import NOT_KEPT, WEIGHTS, load_predictions, print_json, split_pair, text_table
+from confide.cli.shared import NOT_KEPT, WEIGHTS, load_predictions, print_json, text_table
 
 if TYPE_CHECKING:
     from confide.predictions import Predictions
@@ -75,6 +75,7 @@ def run(args: argparse.Namespace) -> int:
 def risks_of(texts: list[str] | None) -> float | dict[str, float] | None:
     """One number, or several risks by name."""
     from confide.checks import InputError
+    from confide.files import split_pair
 
     if texts is None:
         return None

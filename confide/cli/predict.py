@@ -6,7 +6,7 @@ import argparse
 import time
 from typing import TYPE_CHECKING, Any
 
-from confide.cli.shared import parse_options, print_json, split_pair
+from confide.cli.shared import parse_options, print_json
 
 if TYPE_CHECKING:
     from confide.predictions import Predictions
@@ -62,6 +62,7 @@ def run(args: argparse.Namespace) -> None:
     from confide.checks import InputError
     from confide.config import MethodChoice
     from confide.data import load_dataset, load_unlabelled
+    from confide.files import split_pair
     from confide.predictions import Predictions
     from confide.records import Features, Scores
     from confide.shift import corrupt_split

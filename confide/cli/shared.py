@@ -24,19 +24,9 @@ NOT_KEPT = 3
 # NAME=VALUE words; values are read as YAML (numbers, true, lists).
 
 
-def split_pair(text: str, form: str, last: bool = False) -> tuple[str, str]:
-    """Both sides of NAME=VALUE, at the first sign or the last; `form` is how a word that is none is refused."""
-    from confide.checks import InputError
-
-    name, sign, value = text.rpartition("=") if last else text.partition("=")
-    if not sign or not name.strip():
-        raise InputError(f"{form}, got '{text}'")
-    return name.strip(), value.strip()
-
-
 def parse_option(text: str, form: str = "an option must be NAME=VALUE") -> tuple[str, Any]:
     """Name and value of a NAME=VALUE word."""
-    from confide.files.formats import read_yaml
+    from confide.files.formats import read_yaml, split_pair
 
     name, value = split_pair(text, form)
     name = name.replace("-", "_")
@@ -155,11 +145,21 @@ def weights_text(predictions: Predictions) -> str:
 
 
 def load_predictions(path: str | Path, unit: str | None = None, weights: str | None = None) -> Predictions:
-    """The predictions of a file, with the columns of what was drawn as one and of the weights, where given."""
+    """The predictions of a file, with the columns of what was drawn as one and of the weights, where given.
+
+    Of a folder of shards rows are drawn at random, as many as a fit or a test needs, and a line says how many.
+    """
     from confide.predictions import Predictions
 
     with warnings_on_stderr():
-        predictions = Predictions.load(path)
+        if Path(path).is_dir():
+            from confide.pipeline import sample_folder
+
+            predictions, total = sample_folder(path)
+            if len(predictions) < total:
+                print(f"note: {len(predictions):,} of the {total:,} rows of {path}, drawn at random", file=sys.stderr)
+        else:
+            predictions = Predictions.load(path)
     return (predictions.replace(unit=unit) if unit else predictions).weighted(weights)
 
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from confide.cli.shared import parse_options, print_json, refuse_flags, split_pair, text_table
+from confide.cli.shared import parse_options, print_json, refuse_flags, text_table
 
 if TYPE_CHECKING:
     from confide.training.jobs import TrainingJob, TrainingOutcome
@@ -191,6 +191,8 @@ def _folder_name(text: str) -> str:
 
 
 def _grid_values(text: str) -> list[str]:
+    from confide.files import split_pair
+
     name, values = split_pair(text, "a grid must be FIELD=A,B")
     # Commas inside brackets belong to one value.
     return [f"{name}={value.strip()}" for value in re.split(r",(?![^\[{]*[\]}])", values)]

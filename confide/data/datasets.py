@@ -300,6 +300,9 @@ def fashion_sample(data_folder: Path) -> RawDataset:
     Returns:
         The parts as the source holds them; `load_dataset` makes a checked `Dataset` of them.
 
+    Raises:
+        InputError: the file of the package is missing.
+
     Example:
         >>> from confide import data
         >>> data.load_dataset("fashion-sample")

@@ -72,6 +72,9 @@ def explain(
     Returns:
         The `ClassWords` of every class.
 
+    Raises:
+        InputError: the words are not embedded in the features' space.
+
     Example:
         >>> import numpy as np
         >>> rows = np.array([[1.0, 0.0], [1.0, 0.1], [0.9, 0.2], [0.1, 1.0]])

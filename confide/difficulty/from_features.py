@@ -383,6 +383,9 @@ def kmeans(
     Returns:
         The fitted model: `values_of(values, labels)` is one number per row, high = hard.
 
+    Raises:
+        InputError: more centres than samples.
+
     Example:
         >>> import numpy as np
         >>> labels = np.arange(60) % 2

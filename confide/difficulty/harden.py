@@ -125,6 +125,9 @@ def harden(
     Returns:
         A `HardBenchmark`: the rows, hardest first; `card()` says how it was made.
 
+    Raises:
+        InputError: a stratified choice of scores without labels.
+
     Example:
         >>> import numpy as np
         >>> labels = np.arange(60) % 2

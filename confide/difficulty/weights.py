@@ -37,6 +37,9 @@ def weights(scores: Any, *, normalize: str = "none", temperature: float = 0.7, c
     Returns:
         One weight per sample, in (0, 1].
 
+    Raises:
+        InputError: scores that are no vector, or not finite.
+
     Example:
         >>> confide.difficulty.weights([0.0, 1.0, 5.0], normalize="rank").round(3).tolist()
         [0.239, 0.489, 0.999]
@@ -164,6 +167,9 @@ def error_by_difficulty(scores: Any, correct: Any, *, bands: int = 3) -> ErrorBy
 
     Returns:
         The groups with their error rates and intervals, and the correlation of difficulty and error.
+
+    Raises:
+        InputError: not one value of `correct` per score.
 
     Example:
         >>> errors = confide.difficulty.error_by_difficulty([0.1, 0.2, 0.3, 0.4, 0.5, 0.6], [1, 1, 1, 0, 0, 0])

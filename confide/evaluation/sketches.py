@@ -238,6 +238,9 @@ def sketch_of(source: Any, split: str | None = None) -> Sketch:
     Returns:
         A `Sketch`; `merge` adds others.
 
+    Raises:
+        InputError: no sample at all.
+
     Example:
         >>> sketch = confide.evaluation.sketch_of(confide.Predictions([[2.0, 0.0], [0.0, 1.0]], [0, 0]))
         >>> sketch.rows

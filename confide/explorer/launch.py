@@ -171,6 +171,9 @@ def export_tags(layout: Layout, target: str, *, top: int | None = None, sort: st
     Returns:
         Where they were written, and how many there are.
 
+    Raises:
+        InputError: a target of another kind.
+
     Example:
         >>> import torch
         >>> from confide.explorer import export_tags, open_layout

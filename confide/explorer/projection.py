@@ -118,11 +118,11 @@ class FeatureMap:
         with self._lock:
             if self._plane is None:
                 key = self._key()
-                kept = _read_plane(self.layout.map, key, self.samples.table.num_rows)
+                saved = _read_plane(self.layout.map, key, self.samples.table.num_rows)
                 method = _method(sum(len(self.samples.ids[split]) for split in self.splits))
-                self._plane = self._compute(method) if kept is None else kept
+                self._plane = self._compute(method) if saved is None else saved
                 self._method = method
-                if kept is None:
+                if saved is None:
                     _keep_plane(self.layout.map, key, self._plane)
             return self._plane, self._method
 
@@ -200,10 +200,10 @@ def _projected(values: Any, centre: Floats, axes: Floats) -> Plane:
 def _read_plane(path: Path, key: str, n: int) -> Plane | None:
     """The points in a file, where they are of these features; anything else there is not read further."""
     try:
-        with np.load(path, allow_pickle=False) as kept:
-            plane = kept["plane"]
+        with np.load(path, allow_pickle=False) as saved:
+            plane = saved["plane"]
             whole = plane.shape == (n, 2) and plane.dtype == np.float32 and not np.isinf(plane).any()
-            return plane if str(kept["key"]) == key and whole else None
+            return plane if str(saved["key"]) == key and whole else None
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None
 

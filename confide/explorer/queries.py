@@ -136,8 +136,8 @@ class SampleDatabase:
         """A column of numbers, read once; NaN where it is missing."""
         key = (column.table, column.sql)
         if key not in self._numbers:
-            found = self._cursor().execute(f"SELECT {column.sql} FROM {column.table}").fetchnumpy()
-            self._numbers[key] = np.ma.filled(next(iter(found.values())).astype(np.float64), np.nan)
+            columns = self._cursor().execute(f"SELECT {column.sql} FROM {column.table}").fetchnumpy()
+            self._numbers[key] = np.ma.filled(next(iter(columns.values())).astype(np.float64), np.nan)
         return self._numbers[key]
 
     def codes(self, column: Column) -> NDArray[Any]:
@@ -349,16 +349,16 @@ def _comparison_filter(key: str, values: Sequence[str], first: StageTable | None
 
 def kept_words(database: SampleDatabase, pairs: Sequence[tuple[str, str]]) -> tuple[list[tuple[str, str]], list[str]]:
     """What of a query string means something here, and a sentence for each part of it that does not."""
-    kept: list[tuple[str, str]] = []
+    valid: list[tuple[str, str]] = []
     reasons: list[str] = []
     # Models first: what columns there are depends on them.
     for pair in sorted(pairs, key=lambda pair: pair[0] not in ("model", "stage", "with")):
         try:
-            parse_query(database, [*kept, pair])
-            kept.append(pair)
+            parse_query(database, [*valid, pair])
+            valid.append(pair)
         except InputError as error:
             reasons.append(str(error))
-    return [pair for pair in pairs if pair in kept], reasons
+    return [pair for pair in pairs if pair in valid], reasons
 
 
 # The rows that fit a query: how many, in which order, and how they spread over every column.
@@ -514,9 +514,9 @@ class QueryRunner:
             return np.asarray((numbers >= ends[0]) & (numbers <= ends[1]))
         if condition.test == "values":
             codes = database.codes(columns[0])
-            wanted = np.zeros(max(int(codes.max(initial=0)), *values) + 2, dtype=bool)
-            wanted[np.array(values) + 1] = True
-            return np.asarray(wanted[codes])
+            chosen = np.zeros(max(int(codes.max(initial=0)), *values) + 2, dtype=bool)
+            chosen[np.array(values) + 1] = True
+            return np.asarray(chosen[codes])
         if condition.test == "contains":
             return database.containing(columns[0].sql, values[0])
         if condition.test == "lasso":
@@ -526,10 +526,10 @@ class QueryRunner:
         first, second = (database.codes(column) for column in columns)
         if condition.test == "disagree":
             return np.asarray((first > 0) & (second > 0) & (first != second))
-        wanted = np.zeros((3, 3), dtype=bool)
+        chosen = np.zeros((3, 3), dtype=bool)
         for cell in values:
-            wanted[CELLS[cell][0] + 1, CELLS[cell][1] + 1] = True
-        return np.asarray(wanted[first, second])
+            chosen[CELLS[cell][0] + 1, CELLS[cell][1] + 1] = True
+        return np.asarray(chosen[first, second])
 
     def summarise(
         self, query: Query, opened: tuple[str, ...] = (), still_asked: Callable[[], bool] = _always
@@ -606,8 +606,8 @@ class QueryRunner:
         return np.bincount(codes if fits.all() else codes[fits], minlength=num_values + 1)
 
 
-def _remember(kept: OrderedDict[Any, Any], key: Any, value: Any, most: int) -> None:
-    kept[key] = value
-    kept.move_to_end(key)
-    while len(kept) > most:
-        kept.popitem(last=False)
+def _remember(cache: OrderedDict[Any, Any], key: Any, value: Any, most: int) -> None:
+    cache[key] = value
+    cache.move_to_end(key)
+    while len(cache) > most:
+        cache.popitem(last=False)

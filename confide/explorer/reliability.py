@@ -168,15 +168,15 @@ def _bins(sure: Floats, right: Floats) -> tuple[ReliabilityBin, ...]:
     bins = RELIABILITY_BINS
     code = width_bin_of(sure, bins)
     count = np.bincount(code, minlength=bins)[:bins].astype(np.float64)
-    said, hits, noise = (
+    confidence, hits, noise = (
         np.asarray(np.bincount(code, weights, minlength=bins)[:bins], dtype=np.float64)
         for weights in (sure, right, sure * (1 - sure))
     )
     full = np.maximum(count, 1)
-    ends = said / full + np.array([[-Z], [Z]]) * np.sqrt(np.maximum(noise, 0)) / full
+    ends = confidence / full + np.array([[-Z], [Z]]) * np.sqrt(np.maximum(noise, 0)) / full
     few = np.flatnonzero((count > 0) & (noise <= 100))  # a sum with a larger variance is normal
     if len(few):
-        wrong = bernoulli_sums((count - said)[few], noise[few], generator(0, "reliability band"), 1000)
+        wrong = bernoulli_sums((count - confidence)[few], noise[few], generator(0, "reliability band"), 1000)
         ends[:, few] = np.quantile(1 - wrong / count[few], TAILS, axis=0)
     ends = np.clip(ends, 0, 1)
     edges = width_edges(bins)
@@ -185,7 +185,7 @@ def _bins(sure: Floats, right: Floats) -> tuple[ReliabilityBin, ...]:
             float(edges[k]),
             float(edges[k + 1]),
             int(count[k]),
-            float(said[k] / full[k]),
+            float(confidence[k] / full[k]),
             float(hits[k] / full[k]),
             float(ends[0, k]),
             float(ends[1, k]),
@@ -233,12 +233,12 @@ def confusion(runner: QueryRunner, query: Query) -> Confusion | None:
     if samples.num_classes <= MAX_CONFUSED:
         shown = list(range(samples.num_classes))
     right = np.bincount(labels[fits & (hits == 2)], minlength=width)
-    kept = np.isin(true, shown) & np.isin(taken, shown)
+    both_shown = np.isin(true, shown) & np.isin(taken, shown)
     return Confusion(
         tuple((k, samples.name_of(k)) for k in shown),
         tuple(
             ConfusedPair(int(true[k]), int(taken[k]), int(counts[k]), float(sums[k] / counts[k]))
-            for k in np.flatnonzero(kept)
+            for k in np.flatnonzero(both_shown)
         ),
         tuple(int(right[k + 1]) for k in shown),
         len(errors),

@@ -140,8 +140,8 @@ class Routes:
 
     def check(self, request: Request) -> Response:
         """The part of a query string that means something here, and why the rest does not."""
-        kept, reasons = kept_words(self.explorer.database, self.pairs(request))
-        return json_response({"kept": urlencode(kept), "dropped": reasons})
+        valid, reasons = kept_words(self.explorer.database, self.pairs(request))
+        return json_response({"kept": urlencode(valid), "dropped": reasons})
 
     def changes(self, request: Request) -> Response:
         """Tags that were changed since a version, by whoever and from wherever."""
@@ -167,8 +167,8 @@ class Routes:
             watch.cancel()
 
     def slices(self, request: Request) -> Response:
-        found = slice_filters(self.explorer.queries, self.query(request))
-        return json_response({"slices": None if found is None else asdict(found)})
+        result = slice_filters(self.explorer.queries, self.query(request))
+        return json_response({"slices": None if result is None else asdict(result)})
 
     def map(self, request: Request) -> Response:
         """A part of the map; until it is computed only that it is being."""
@@ -183,12 +183,12 @@ class Routes:
         return json_response(asdict(map_view(self.explorer.queries, query, self.explorer.map, seen, colour)))
 
     def reliability(self, request: Request) -> Response:
-        found = row_reliability(self.explorer.queries, self.query(request))
-        return json_response({"reliability": None if found is None else asdict(found)})
+        result = row_reliability(self.explorer.queries, self.query(request))
+        return json_response({"reliability": None if result is None else asdict(result)})
 
     def confusion(self, request: Request) -> Response:
-        found = confusion(self.explorer.queries, self.query(request))
-        return json_response({"confusion": None if found is None else asdict(found)})
+        result = confusion(self.explorer.queries, self.query(request))
+        return json_response({"confusion": None if result is None else asdict(result)})
 
     def rows(self, request: Request) -> Response:
         query = self.query(request)

@@ -165,14 +165,14 @@ class Explorer:
         change = self._checked({k: v for k, v in body.items() if not (suggested and k == "new_label")})
         by_name = {self._name(row): row for row in rows}
 
-        def wanted(split: str, sample: str) -> TagChange | None:
+        def change_of(split: str, sample: str) -> TagChange | None:
             if not suggested:
                 return change
             label = self.suggestion(by_name[split, sample])
             return None if label is None else {**change, "action": "relabel", "new_label": label}
 
         with self.marks.writing:
-            steps = self.tags.change_many(list(by_name), wanted)
+            steps = self.tags.change_many(list(by_name), change_of)
             self.marks.mark([(by_name[step.after.split, step.after.id], step.after) for step in steps])
             return BulkAnswer(len(steps), len(rows) - len(steps), self._noted(steps), self.marks.version)
 
@@ -356,10 +356,10 @@ def _task(row: int, record: dict[str, Any], names: dict[int, str], texts: dict[i
 def _labelling(records: dict[int, dict[str, Any]], images: bool, explorer: Explorer) -> str:
     """The set-up of a Label Studio project for these tasks; classes beyond the listed are those of the samples."""
     names = explorer.samples.classes.names[:MAX_CHOICES]
-    found = [
+    used = [
         record.get(key) for record in records.values() for key in ("label_name", "prediction_name", "new_label_name")
     ]
-    choices = "".join(f"<Choice value={quoteattr(n)}/>" for n in dict.fromkeys([*names, *filter(None, found)]))
+    choices = "".join(f"<Choice value={quoteattr(n)}/>" for n in dict.fromkeys([*names, *filter(None, used)]))
     shown = '<Image name="image" value="$image"/>' if images else '<Text name="text" value="$text"/>'
     to = "image" if images else "text"
     return f'<View>{shown}<Choices name="label" toName="{to}">{choices}</Choices></View>'

@@ -209,10 +209,10 @@ class TagFile:
         steps = []
         with self._writing() as connection:
             for split, sample in samples:
-                wanted = change(split, sample)
-                if wanted is not None:
+                own = change(split, sample)
+                if own is not None:
                     before = _read(connection, split, sample) or SampleTag(split, sample)
-                    steps.append(TagStep(before, _write(connection, _changed(before, wanted))))
+                    steps.append(TagStep(before, _write(connection, _changed(before, own))))
         return steps
 
     def take_back(self, steps: Sequence[TagStep]) -> list[SampleTag]:

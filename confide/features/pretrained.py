@@ -129,6 +129,7 @@ def clip(name: str = "", *, model: str = "ViT-B/32") -> Extractor:
 
     Raises:
         MissingExtra: without the package or the weights that it needs.
+        InputError: transformers has no such CLIP.
 
     Example:
         >>> from confide import features

@@ -194,6 +194,31 @@ def _count_values(value: Any, depth: int, counted: dict[int, int]) -> int:
     return counted[id(value)]
 
 
+def split_pair(text: str, form: str, last: bool = False) -> tuple[str, str]:
+    """Both sides of a NAME=VALUE word.
+
+    Args:
+        text: the word.
+        form: how a word that is no pair is refused: "an option must be NAME=VALUE".
+        last: whether it is parted at the last sign, instead of the first.
+
+    Returns:
+        Name and value, without the blanks around them.
+
+    Raises:
+        InputError: no sign, or no name before it.
+
+    Example:
+        >>> from confide import files
+        >>> files.split_pair("gamma = 0.5", "an option must be NAME=VALUE")
+        ('gamma', '0.5')
+    """
+    name, sign, value = text.rpartition("=") if last else text.partition("=")
+    if not sign or not name.strip():
+        raise InputError(f"{form}, got '{text}'")
+    return name.strip(), value.strip()
+
+
 def read_yaml_file(path: Path) -> Any:
     """The value of a YAML file in UTF-8."""
     return read_yaml(_text_of(path, LARGEST_YAML, "YAML"), str(path))
@@ -426,6 +451,9 @@ def write_table(
         path: of the file; folders are made.
         columns: n values, or n x c, by name.
         metadata: texts that travel with them, where the format can hold some.
+
+    Raises:
+        InputError: an ending of no known format.
 
     Example:
         >>> from confide import files
@@ -715,6 +743,14 @@ def arrow_bytes(table: pa.Table, kind: str) -> bytes:
 
         arrow_csv.write_csv(table, sink)
     return bytes(sink.getvalue())
+
+
+def row_count(path: str | Path) -> int:
+    """Rows of a table; of parquet its footer alone is read."""
+    if Path(path).suffix == ".parquet":
+        with reading(path, "parquet file"):
+            return int(pq.read_metadata(Path(path)).num_rows)
+    return max((len(values) for values in read_table(path)[0].values() if values.ndim), default=0)
 
 
 def parquet_metadata(path: str | Path) -> dict[str, str]:

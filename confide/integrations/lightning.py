@@ -51,6 +51,7 @@ def loss_callback(
 
     Raises:
         MissingExtra: Lightning is not installed.
+        InputError: while fitting, where the loss lacks validation predictions or what it needs of them.
 
     Example:
         >>> from confide.integrations.lightning import loss_callback
@@ -113,6 +114,7 @@ def metrics_callback(
 
     Raises:
         MissingExtra: Lightning is not installed.
+        InputError: while fitting, where the trainer has no validation predictions.
 
     Example:
         >>> from confide.integrations.lightning import metrics_callback

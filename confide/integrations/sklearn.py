@@ -123,6 +123,9 @@ def outputs_of(estimator: Any, X: Any, classes: NDArray[Any], labels: Any = None
     Returns:
         The predictions.
 
+    Raises:
+        InputError: scores of fewer classes than there are.
+
     Example:
         >>> import numpy as np
         >>> from sklearn.linear_model import LogisticRegression

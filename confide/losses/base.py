@@ -290,7 +290,7 @@ class FunctionLoss(LossModule):
 
     def forward(self, logits: Logits, labels: Labels, **needs: Any) -> Tensor:
         plain = self.reduction == "mean" and self.ignore_index is None and self._buffers["class_weights"] is None
-        if not plain or self.method.needs or needs or not is_plain_batch(logits, labels):
+        if not self._doubted or not plain or self.method.needs or needs or not is_plain_batch(logits, labels):
             return super().forward(logits, labels, **needs)
         # The shortest way: at 64 x 10 every call on it would be seen.
         values: LossValues = self.method.function(logits, labels, **self.options)

@@ -55,6 +55,9 @@ def difficulty_entropy(logits: Logits, labels: Labels, *, alpha: float = 0.3, we
         alpha: how much spread is rewarded on the hardest sample. Default: CIFAR of the paper; ImageNet there: 0.2.
         weights: s in [0, 1], one per sample, a constant; `confide.difficulty.weights` makes them from scores.
 
+    Raises:
+        InputError: weights outside [0, 1].
+
     Example:
         >>> confide.losses.difficulty_entropy([[2.0, 0.0], [0.0, 1.0]], [0, 0], weights=[0.0, 1.0])
         tensor([0.1269, 1.1386])

@@ -193,7 +193,8 @@ def _help(function: Callable[..., float], info: MetricInfo) -> str:
         arguments.append(f"    score: what is looked at, high = safe: {words}, or n values.")
     direction = f"{info.better} is better" if info.better != "neither" else "neither high nor low is better"
     returns = f"    The value with its 95 % interval (computed when first asked for); {direction}."
-    parts = [head.rstrip(), "\n".join(["Args:", *arguments]), f"Returns:\n{returns}"]
+    raises = "    InputError: more than one record, or predictions that lack what it looks at."
+    parts = [head.rstrip(), "\n".join(["Args:", *arguments]), f"Returns:\n{returns}", f"Raises:\n{raises}"]
     return "\n\n".join([*parts, *([f"Example:\n{example.rstrip()}"] if example else [])])
 
 

@@ -551,7 +551,10 @@ def crossing_interval(view: View, score: Any, risk: float, of_rate: float = 0.0)
     apart = steps.errors - risk * coverage
     half = Z * np.sqrt(variance) + 1e-12
     below, possible = np.flatnonzero(apart <= -half), np.flatnonzero(apart <= half)
-    low, high = (float(coverage[v[-1]]) if len(v) else 0.0 for v in (below, possible))
+    low = float(coverage[below[-1]]) if len(below) else 0.0
+    # What lies before the first step that is refuted may be: a wrong sample at the top rules out no smaller coverage.
+    refuted = int(possible[-1]) + 1 if len(possible) else 0
+    high = float(coverage[min(refuted, len(coverage) - 1)])
     return low, high
 
 

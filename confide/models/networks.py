@@ -131,12 +131,17 @@ def pooled(layers: Sequence[nn.Module], channels: int, num_classes: int, dropout
 
 RESNET_PAPER = "He et al., 2016, arXiv:1512.03385"
 DROPOUT: tuple[dict[str, float], ...] = ({"dropout": 0.2},)
+RESNETS: dict[int, tuple[type[BasicBlock] | type[Bottleneck], tuple[int, ...]]] = {
+    18: (BasicBlock, (2, 2, 2, 2)),
+    34: (BasicBlock, (3, 4, 6, 3)),
+    50: (Bottleneck, (3, 4, 6, 3)),
+}
+"""Number of layers -> the block, and how many of it in each stage: the same for small and large images."""
 
 
-def _resnet(
-    layers: int, block: type[BasicBlock] | type[Bottleneck], depths: Sequence[int], about: str, *, large: bool = False
-) -> Callable[..., Classifier]:
-    """Register the ResNet of these depths; its `help()` is that of a function written out."""
+def _resnet(layers: int, about: str, *, large: bool = False) -> Callable[..., Classifier]:
+    """Register the ResNet of so many layers; its `help()` is that of a function written out."""
+    block, depths = RESNETS[layers]
     word = f"resnet{layers}_imagenet" if large else f"resnet{layers}"
     title = f"ResNet-{layers} for {'large' if large else 'small'} images: {about}."
 
@@ -170,14 +175,12 @@ def _resnet(
 
 
 SMALL_STEM, LARGE_STEM = "a 3x3 stem without pooling", "a 7x7 stem of stride 2"
-resnet18 = _resnet(18, BasicBlock, (2, 2, 2, 2), f"{SMALL_STEM}, 64 to 512 channels")
-resnet34 = _resnet(34, BasicBlock, (3, 4, 6, 3), f"{SMALL_STEM}, 64 to 512 channels")
-resnet50 = _resnet(50, Bottleneck, (3, 4, 6, 3), f"{SMALL_STEM}, bottlenecks of 256 to 2048 channels")
-resnet18_imagenet = _resnet(18, BasicBlock, (2, 2, 2, 2), f"{LARGE_STEM} and max pooling", large=True)
-resnet34_imagenet = _resnet(34, BasicBlock, (3, 4, 6, 3), f"{LARGE_STEM} and max pooling", large=True)
-resnet50_imagenet = _resnet(
-    50, Bottleneck, (3, 4, 6, 3), f"{LARGE_STEM}, max pooling, bottlenecks (stride in the 3x3)", large=True
-)
+resnet18 = _resnet(18, f"{SMALL_STEM}, 64 to 512 channels")
+resnet34 = _resnet(34, f"{SMALL_STEM}, 64 to 512 channels")
+resnet50 = _resnet(50, f"{SMALL_STEM}, bottlenecks of 256 to 2048 channels")
+resnet18_imagenet = _resnet(18, f"{LARGE_STEM} and max pooling", large=True)
+resnet34_imagenet = _resnet(34, f"{LARGE_STEM} and max pooling", large=True)
+resnet50_imagenet = _resnet(50, f"{LARGE_STEM}, max pooling, bottlenecks (stride in the 3x3)", large=True)
 
 
 def plain_residual(
@@ -451,6 +454,9 @@ def vit_small(
 
     Returns:
         A `Classifier`: a body that gives features `n d`, and a linear head on them.
+
+    Raises:
+        InputError: a patch that does not divide the image's sides.
 
     Example:
         >>> from confide import models

@@ -277,6 +277,7 @@ class Monitor:
 
     @property
     def state(self) -> _State:
+        """What was seen so far, as the file holds it."""
         assert self._state is not None
         return self._state
 

@@ -127,7 +127,7 @@ FORMULAS = {
     "dual": (parts.POWER, 0, parts.DUAL),
     "dual_released": (parts.POWER, 0, parts.RELEASED),
     "flsd53": (parts.POWER, 0, parts.STEPS),
-    "gammas": (parts.TABLE, 0, parts.GIVEN),
+    "gammas": (parts.TABLE, 0, parts.GAMMAS),
     "accuracies": (parts.TABLE, 0, parts.SAMPLED),
 }
 POINTED = ("excess", "dual", "dual_released")

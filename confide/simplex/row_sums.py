@@ -18,7 +18,7 @@ import triton.language as tl
 
 STATISTICS, LINEAR, POWER, TABLE = 0, 1, 2, 3
 NO_TERM, ENTROPY, MEAN, POLY, BRIER, NORM, EXCESS = 0, 1, 2, 3, 4, 5, 6
-FOCAL, INVERSE, DUAL, RELEASED, STEPS, GIVEN, SAMPLED = 0, 1, 2, 3, 4, 5, 6
+FOCAL, INVERSE, DUAL, RELEASED, STEPS, GAMMAS, SAMPLED = 0, 1, 2, 3, 4, 5, 6
 WITH_ENTROPY, WITH_SQUARES, WITH_MEAN, WITH_PLACE = (tl.constexpr(1), tl.constexpr(2), tl.constexpr(4), tl.constexpr(8))
 WITH_SECOND, WITH_BELOW, WITH_EXCESS = (tl.constexpr(16), tl.constexpr(32), tl.constexpr(64))
 LOWEST = tl.constexpr(-1267650600228229401496703205376.0)

@@ -183,9 +183,9 @@ def _small_mean(logits: Logits, labels: Labels, name: str, options: Options) -> 
         if name == "cross_entropy":
             own = -simplex_statistics(logits, labels, "log_p_true").log_p_true
             return own if options.table is None else options.table[labels] * own
-        made = small_loss(logits, labels, name, options).values
-        assert isinstance(made, Tensor)
-        return made
+        losses = small_loss(logits, labels, name, options).values
+        assert isinstance(losses, Tensor)
+        return losses
 
     return FusedLoss(values, mean)
 

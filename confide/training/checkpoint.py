@@ -55,6 +55,7 @@ class Trained:
 
     @property
     def num_classes(self) -> int:
+        """How many classes it tells apart."""
         return len(self.class_names)
 
     def curves(self, name: str = "model") -> tuple[Curve, ...]:

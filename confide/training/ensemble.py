@@ -69,6 +69,9 @@ def fit_members(
     Returns:
         The trained members, by seed.
 
+    Raises:
+        InputError: members that cannot be stacked, with `stack=True`.
+
     Example:
         >>> import numpy as np
         >>> dataset = confide.load_dataset((np.eye(20), np.arange(20) % 2))
@@ -145,6 +148,9 @@ def predict_members(
 
     Returns:
         One record for the ensemble.
+
+    Raises:
+        InputError: a folder without members.
 
     Example:
         >>> import numpy as np

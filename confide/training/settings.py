@@ -304,6 +304,9 @@ def preset(name: str, **changes: Any) -> Settings:
     Returns:
         Settings; options of a schedule, loss or model that was changed are not inherited.
 
+    Raises:
+        InputError: no preset has that name.
+
     Example:
         >>> confide.training.preset("paper-adafocal", epochs=2).loss
         'adafocal'

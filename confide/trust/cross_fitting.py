@@ -81,6 +81,9 @@ def out_of_fold(
     Returns:
         `Predictions` of all samples, in their order.
 
+    Raises:
+        InputError: `train` gives logits of another number of classes.
+
     Example:
         >>> import torch
         >>> i = torch.arange(60)

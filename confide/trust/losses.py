@@ -227,6 +227,9 @@ def tcp(
     Returns:
         One value per sample.
 
+    Raises:
+        InputError: a weighting of misclassified samples without `correct`.
+
     Example:
         >>> from confide.trust import losses
         >>> import torch

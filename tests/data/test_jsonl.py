@@ -35,3 +35,18 @@ def test_bad_lines_are_named(tmp_path, line, message):
     (tmp_path / "a.jsonl").write_text(f'{{"text": "t", "label": "a"}}\n{line}\n')
     with pytest.raises(InputError, match=message):
         load_dataset(tmp_path / "a.jsonl")
+
+
+def test_the_same_rows_as_csv_give_the_same_dataset(tmp_path):
+    """One reader reads both: ids, classes and splits are the same."""
+    rows = [{"id": f"r{i}", "text": f"text, {i}", "label": "ab"[i % 2]} for i in range(40)]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "a.csv").write_text(
+        "id,text,label\n" + "".join(f'{r["id"]},"{r["text"]}",{r["label"]}\n' for r in rows)
+    )
+    first, second = (load_dataset(tmp_path / name) for name in ("a.jsonl", "a.csv"))
+    assert first.class_names == second.class_names
+    for name, split in first.splits.items():
+        other = second.split(name)
+        assert (list(split.inputs), split.labels.tolist()) == (list(other.inputs), other.labels.tolist())
+        assert split.ids.tolist() == other.ids.tolist()

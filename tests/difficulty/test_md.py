@@ -25,3 +25,14 @@ def test_minimum_over_classes_is_the_smallest_distance(clusters):
     fitted = difficulty.fit("md", rows, labels)
     by_class = np.stack([fitted.score(rows, np.full(len(rows), k)).values for k in range(5)])
     np.testing.assert_allclose(fitted.score(rows, "min").values, by_class.min(axis=0), atol=1e-8)
+
+
+def test_rmd_subtracts_the_same_from_md_for_every_class(clusters):
+    """One code fits both: between two classes of a row they differ by the same amount."""
+    rows, labels, _ = clusters(n=100)
+    between = []
+    for word in difficulty.from_features.GAUSSIAN_WORDS:
+        fitted = difficulty.fit(word, rows, labels, shrinkage=0.2)
+        own, other = (fitted.score(rows, chosen).values for chosen in (labels, (labels + 1) % 5))
+        between.append(other - own)
+    np.testing.assert_allclose(*between, rtol=1e-9, atol=1e-9)

@@ -1,7 +1,9 @@
 """`help()` helps: every public function says what it is, what it takes and gives, and shows an example that runs."""
 
+import ast
 import doctest
 import inspect
+import textwrap
 from importlib import import_module
 
 import pytest
@@ -45,6 +47,14 @@ PLACES = (
     "confide.trust.losses",
 )
 RECORDS = ("Predictions", "Dataset", "Split", "Features", "Scores", "Measurement", "Evaluation")
+ERRORS = {"InputError", "OptionError", "MissingExtra"}
+RESULTS = (
+    confide.evaluation.OperatingPoint,
+    confide.sets.PredictionSets,
+    confide.monitor.Monitor,
+    confide.calibrators.Calibrator,
+    confide.training.Trained,
+)
 
 
 def public_functions():
@@ -72,6 +82,16 @@ def public_functions():
 FUNCTIONS = public_functions()
 
 
+def raised(function):
+    """The errors of the library that a function raises in its own lines."""
+    nodes = [
+        node.exc
+        for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function))))
+        if isinstance(node, ast.Raise)
+    ]
+    return ERRORS & {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+
+
 def test_no_public_module_is_left_out():
     public = {f"confide.{name}" for name in confide._MODULES} - {"confide.integrations"}
     assert public <= set(PLACES)
@@ -90,9 +110,21 @@ def test_a_public_function_is_explained(name):
     lacks += [f"{p.name} under Args:" for p in taken if "Args:" in text and p.name not in text.split("Args:", 1)[1]]
     if inspect.signature(function).return_annotation not in (None, "None") and "Returns:" not in text:
         lacks.append("Returns:")
+    told = text.partition("Raises:")[2]
+    lacks += [f"{error} under Raises:" for error in sorted(raised(function)) if error not in told]
     if "Example:" not in text or ">>> " not in text:
         lacks.append("Example:")
     assert not lacks, f"help({name}) lacks {', '.join(lacks)}"
+
+
+@pytest.mark.parametrize("kind", RESULTS)
+def test_methods_of_a_result_begin_with_a_sentence(kind):
+    for name in (name for name in dir(kind) if not name.startswith("_")):
+        method = inspect.getattr_static(kind, name)
+        function = method.fget if isinstance(method, property) else getattr(method, "__func__", method)
+        if inspect.isfunction(function):
+            text = inspect.getdoc(function) or ""
+            assert text.split("\n", 1)[0].endswith((".", ":")), f"help({kind.__name__}.{name}) begins with no sentence"
 
 
 @pytest.mark.parametrize("name", [name for name in FUNCTIONS if ">>> " in (inspect.getdoc(FUNCTIONS[name]) or "")])

@@ -80,6 +80,28 @@ def test_a_folder_is_counted_from_the_command_line(tmp_path, monkeypatch, capsys
     assert "takes no --engine" in text
 
 
+def test_a_folder_is_calibrated_shard_by_shard_by_a_fit_on_drawn_rows(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    whole, other = predictions(1200), predictions(600, seed=1)
+    for folder, record in (("val", whole), ("test", other)):
+        (tmp_path / folder).mkdir()
+        for k in range(3):
+            logits, labels = (v.tensor_split(3)[k] for v in (record.logits, record.labels))
+            confide.Predictions(logits, labels, split=folder).save(f"{folder}/{k}.parquet")  # ids count rows anew
+    drawn, total = confide.pipeline.sample_folder("val", rows=300)
+    assert total == 1200
+    assert 220 < len(drawn) < 380
+    assert confide.pipeline.sample_folder("val", rows=300)[0].labels.tolist() == drawn.labels.tolist()
+    call = ["calibrate", "--fit", "val", "--apply", "test", "--methods", "temperature", "--out"]
+    assert main([*call, "calibrated", "--save", "t.json"]) == 0
+    calibrator = confide.calibrators.load("t.json")
+    assert calibrator.temperature == pytest.approx(confide.calibrators.fit("temperature", whole).temperature)
+    moved = confide.Predictions.load("calibrated/1.parquet")
+    assert moved.logits.numpy() == pytest.approx(calibrator(other).logits[200:400].numpy(), rel=1e-5)
+    assert main([*call, "test"]) == 1
+    assert "another folder" in capsys.readouterr().err
+
+
 def dies_once(job: SketchJob) -> str:
     """Counts, but its first process is killed on the way."""
     mark = Path(job.target + ".tried")

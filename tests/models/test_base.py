@@ -38,6 +38,15 @@ def test_parameter_count_is_the_published_one(word: str, shape: tuple[int, ...],
     assert models.parameter_count(model) == count
 
 
+@pytest.mark.parametrize("layers", [18, 34, 50])
+def test_a_resnet_for_large_images_differs_in_its_stem_only(layers: int) -> None:
+    with torch.device("meta"):
+        small, large = (models.create(f"resnet{layers}{form}", CIFAR, 10) for form in ("", "_imagenet"))
+    weights = [[tuple(p.shape) for p in model.parameters()] for model in (small, large)]
+    assert weights[0][1:] == weights[1][1:]
+    assert (weights[0][0], weights[1][0]) == ((64, 3, 3, 3), (64, 3, 7, 7))
+
+
 def test_wide_resnet26_differs_from_28_in_its_norms_only() -> None:
     with torch.device("meta"):
         post, pre = (models.create(f"wide_resnet{d}_10", CIFAR, 10) for d in (26, 28))

@@ -91,10 +91,32 @@ def test_bands_of_difficulty_do_not_know_the_label(data, tmp_path):
     assert outcome.evaluation.value("accuracy", model="confide", stage="temperature_by_difficulty", group=None) > 0.5
 
 
-def test_a_calibrator_may_go_by_a_difficulty_that_does_not_know_the_label(data, tmp_path):
-    banded = {"word": "temperature", "name": "banded", "by": "difficulty", "bands": 3}
-    plan = {**SMALL, "data": data, "losses": ["cross_entropy"], "trust": [], "calibrators": ["temperature", banded]}
-    outcome = confide.run(plan, tmp_path / "run")
+@pytest.fixture(scope="module")
+def banded(data, tmp_path_factory):
+    """A plan whose calibrator goes by difficulty, and its run."""
+    choice = {"word": "temperature", "name": "banded", "by": "difficulty", "bands": 3}
+    plan = {**SMALL, "data": data, "losses": ["cross_entropy"], "trust": [], "calibrators": [choice, "temperature"]}
+    return plan, confide.run(plan, tmp_path_factory.mktemp("banded"))
+
+
+def test_a_training_folder_names_its_files_as_a_run_folder_does(banded, data, tmp_path):
+    """`train --recipe`: the network lies at the top, all else where a run of that plan has the same thing."""
+    plan, outcome = banded
+    recipe, folder = tmp_path / "recipe.yaml", tmp_path / "trained"
+    recipe.write_text(json.dumps({name: plan[name] for name in plan.keys() - {"data"}}), encoding="utf-8")
+    assert main(["train", data, "--recipe", str(recipe), "--epochs", "1", "--out", str(folder)]) == 0
+    trained, run, model = (
+        {path.relative_to(place).as_posix() for path in place.rglob("*") if path.is_file()}
+        for place in (folder, outcome.folder, outcome.folder / "models" / "cross_entropy")
+    )
+    same = {"calibrators/cross_entropy-banded.json", "difficulty.safetensors", "scores/predicted_class.parquet"}
+    assert same <= trained & run
+    assert {"model.safetensors", "log.parquet"} <= trained & model
+    assert trained - run - model == {"calibrator.json", "scores/made-of.json"}  # a short name; what a manifest tells
+
+
+def test_a_calibrator_may_go_by_a_difficulty_that_does_not_know_the_label(banded):
+    plan, outcome = banded
     calibrator = confide.calibrators.load(outcome.folder / "calibrators" / "cross_entropy-banded.json")
     assert (calibrator.by, sorted(calibrator.groups)) == ("difficulty", ["0", "1", "2"])
     rows = {
@@ -106,7 +128,7 @@ def test_a_calibrator_may_go_by_a_difficulty_that_does_not_know_the_label(data, 
     after = calibrator(said.with_column("difficulty", hardness.of(said.ids)))
     shown = outcome.evaluation.value("nll", model="cross_entropy", stage="banded", group=None)
     assert shown == pytest.approx(float(after.facts.need("nll").double().mean()), rel=1e-6)
-    assert confide.run(plan, tmp_path / "run").computed == ()
+    assert confide.run(plan, outcome.folder).computed == ()
     logits, moved = said.logits.double(), after.logits.double()
     shown = (logits[:, :1] - logits[:, 1:2]) / (moved[:, :1] - moved[:, 1:2])
     told = json.loads((outcome.folder / "evaluation.json").read_text(encoding="utf-8"))["about"]["stages"]
