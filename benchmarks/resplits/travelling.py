@@ -114,12 +114,12 @@ alike. Written by `python -m benchmarks.resplits travelling`.
 
 Asked: unseen ECE at most 6.5 % ({_met(unseen <= 6.5)}: {unseen:.2f}), clean ECE at most 0.1 points above
 ({_met(clean <= 0.1)}: {clean:+.2f}), both of `batch`. Where it fails: noise, when no noise was fitted on;
-other shares of the classes, which it still takes for a little hardness; clean images (`sample`). A `batch` below 200 images keeps the
-clean temperature.
+other shares of the classes, which it still takes for a little hardness; clean images (`sample`). A `batch` below 200
+images keeps the clean temperature.
 
-The statistics were chosen by the error of the estimated accuracy on validation cells of categories left out (some twenty
-sets; with the collapse of classes 4.9 points, without 5.9). Figures on test cells were in sight, so that these here may
-flatter it a little.
+The statistics were chosen by the error of the estimated accuracy on validation cells of categories left out (some
+twenty sets; with the collapse of classes 4.9 points, without 5.9). Figures on test cells were in sight, so that these
+here may flatter it a little.
 """
 
 

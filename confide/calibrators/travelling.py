@@ -166,8 +166,8 @@ def travelling(
         >>> calibrator = confide.calibrators.fit("travelling", val, features=rows, fitted=train)
         >>> hard = val.take(np.arange(300, 600))
         >>> both = (hard, calibrator(hard, rows[300:]))
-        >>> [round(float(p.facts.confidence.mean()), 1) for p in both], round(hard.facts.correct.double().mean().item(), 1)
-        ([0.9, 0.5], 0.5)
+        >>> [round(float(p.facts.confidence.mean()), 1) for p in both], hard.facts.correct.double().mean().round(decimals=1)
+        ([0.9, 0.5], tensor(0.5000, dtype=torch.float64))
     """
     shifts = np.full(len(labels), "") if evidence.shifts is None else evidence.shifts
     clean = torch.from_numpy(shifts == "")
