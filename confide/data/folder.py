@@ -201,12 +201,15 @@ def _text_part(root: Path, place: Path, class_names: Sequence[str]) -> RawSplit:
 
 
 def is_text_folder(path: Path) -> bool:
-    """Whether a folder holds texts by class: class folders whose first file is named `.txt` or by a number alone."""
+    """Whether a folder holds texts by class: class folders, the first file of which is named `.txt` or by a number."""
     if not path.is_dir() or not (folders := _folders(path)):
         return False
-    place = path / folders[0]
-    if _split_word(folders[0], path) and (inner := _folders(place)):
-        place = place / inner[0]
+    place = path
+    if _split_word(folders[0], path) and (inner := _folders(path / folders[0])):
+        place, folders = path / folders[0], inner
+    if len(folders) < 2:
+        return False
+    place = place / folders[0]
     files = sorted(entry.name for entry in os.scandir(place) if entry.is_file() and not entry.name.startswith("."))
     return bool(files) and (files[0].isdigit() or files[0].lower().endswith(".txt"))
 

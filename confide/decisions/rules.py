@@ -284,7 +284,7 @@ def decide(
         >>> decided = confide.decisions.decide(p, {"miss": 20, "false_alarm": 1})
         >>> decided.actions.tolist(), round(decided.result.threshold, 4)
         ([0, 1, 1], 0.0476)
-        >>> confide.decisions.decide(p, {"miss": 20, "false_alarm": 1}, capacity=1).asked.tolist()
+        >>> confide.decisions.decide(p, {"miss": 20, "false_alarm": 1}, capacity=1).deferred.tolist()
         [False, True, False]
     """
     if not isinstance(predictions, Predictions):

@@ -39,7 +39,7 @@ class ExtractorBody(nn.Module):
 
 
 @MODELS.add("features", paper="the extractor's own", named=True)
-def fine_tuned(
+def features(
     shape: tuple[int, ...],
     num_classes: int,
     *,

@@ -65,7 +65,9 @@ def test_a_file_per_item_named_as_the_item():
 
 
 def test_a_paper_has_one_year_everywhere():
-    listed = dict(re.findall(r"^(\d)\. (?:.|\n   )*?(20\d\d)\.$", (ROOT / "README.md").read_text("utf-8"), re.M))
+    listed = dict(
+        re.findall(r"^(\d)\. (?:.|\n   )*?(20\d\d)\.$", (ROOT / "docs" / "methods.md").read_text("utf-8"), re.M)
+    )
     assert set(listed) == set("12345")
     for name, item in ITEMS.items():
         if name not in OWN:

@@ -216,7 +216,7 @@ def test_harden_shows_errors_by_band_and_writes_groups(made, capsys):
     written, train = Scores.load(where / "g.parquet"), Split(np.zeros((300, 1)), labels, scores.ids)
     groups = groups_of(Settings(loss="group_dro", loss_options={"num_groups": 3}), train, written)
     assert groups.tolist() == written.values.astype(int).tolist()
-    with pytest.raises(InputError, match="hold 3 groups, but the loss has 2"):
+    with pytest.raises(InputError, match="hold 3 groups, but the loss was made for 2"):
         groups_of(Settings(loss="group_dro"), train, written)
 
 

@@ -99,7 +99,7 @@ def test_a_second_opinion_is_extracted_or_read(made, informed):
 def test_a_second_opinion_that_cannot_be_made_is_one_clear_line(made, informed, capsys, monkeypatch, word, message):
     monkeypatch.setitem(sys.modules, "timm", None)
     root, trust = made[0], informed[0]
-    path = replace(trust, about={**trust.about, "second_extractor": word}).save(root / "named.json")
+    path = replace(trust, about=replace(trust.about, second_extractor=word)).save(root / "named.json")
     assert applied(root, "--trust", str(path)) == 1
     told = capsys.readouterr().err
     assert message in told

@@ -171,7 +171,7 @@ def test_bad_folders_get_one_line(image_folder, tmp_path, save_image):
     ("option", "message"),
     [
         ({"size": -1}, "size must be a side or .height, width. in whole pixels, got -1"),
-        ({"size": (3, 4, 5)}, "size must be a side"),
+        ({"size": (3, 4, 5)}, "size of dataset 'folder' must be a whole number or a list of"),
         ({"fit": "squeeze"}, "fit must be one of 'crop', 'stretch', got 'squeeze'"),
         ({"channels": 2}, "channels must be one of None, 1, 3, got 2"),
         ({"memory_gb": -1}, "memory_gb must lie in"),

@@ -102,7 +102,7 @@ def test_names_from_the_data_stay_text():
         Measurement(NASTY, 0.9, 100, "test", model=NASTY),
         Measurement("confidence_gap", 0.02, 100, "test", model=NASTY, group=f"class={NASTY}"),
     )
-    about = dict.fromkeys(("title", "unit", "seed", "data", NASTY), NASTY) | {
+    about = dict.fromkeys(("title", "unit", "data", NASTY), NASTY) | {
         "class_names": [NASTY],
         "commands": [NASTY],
     }
