@@ -97,7 +97,7 @@ def test_bad_input_is_one_line_and_status_1(tmp_path, capsys):
 
 def test_doctor_knows_every_extra():
     needed = requirements()
-    assert set(needed) - {"", "dev", "slow"} == set(BRINGS)
+    assert set(needed) - {"", "dev", "docs", "slow"} == set(BRINGS)
     assert "torch" in needed[""]
     assert set(needed["explore"]) == {"fastapi", "uvicorn", "duckdb"}
 
