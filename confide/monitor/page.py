@@ -73,7 +73,7 @@ def headline(monitor: Monitor) -> str:
     raised = [alarm for alarm in monitor.alarms if alarm.raised_at is not None]
     if raised:
         promises = " and ".join(alarm.promise for alarm in raised)
-        return f"{promises[0].upper()}{promises[1:]} no longer {'hold' if len(raised) > 1 else 'holds'}."
+        return f"{promises[0].upper()}{promises[1:]} {'do' if len(raised) > 1 else 'does'} not hold."
     batches = monitor.batches
     if not batches:
         return "No batch has come yet."

@@ -224,7 +224,7 @@ class Monitor:
         >>> for alarm in watch.labels(range(1000, 1100), labels[200:300]):
         ...     print(alarm)
         an error rate of at most 50 %: no alarm after 100 labels
-        calibration as in the reference: no alarm after 100 labels
+        calibration: no alarm after 100 labels
     """
 
     def __init__(
@@ -479,7 +479,7 @@ class Monitor:
         if state.risk is not None:
             among = " among the accepted" if state.point is not None else ""
             alarms.append(_alarm(f"an error rate of at most {100 * state.risk:g} %{among}", state.risk_wealth))
-        alarms.append(_alarm("calibration as in the reference", state.calibration_wealth))
+        alarms.append(_alarm("calibration", state.calibration_wealth))
         return alarms
 
     @property
