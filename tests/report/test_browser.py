@@ -71,7 +71,7 @@ def test_a_mark_tells_its_value_on_hover_tap_and_arrow_keys(opened):
     box = page.evaluate(
         "(s) => { s.scrollIntoView(); return s.getBoundingClientRect().toJSON(); }", svg.element_handle()
     )
-    x, y, words = json.loads(svg.get_attribute("data-values"))[0]
+    x, y, words, *_ = json.loads(svg.get_attribute("data-values"))[0]
     scale = box["width"] / float(svg.get_attribute("viewBox").split()[2])
     page.mouse.move(box["x"] + x * scale, box["y"] + y * scale)
     assert told.inner_text() == words
