@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -118,7 +119,9 @@ class TagFile:
             connection.execute("PRAGMA journal_mode = DELETE")
             # On disk before the response: a crash of the program or of the machine loses nothing that was confirmed.
             connection.execute("PRAGMA synchronous = FULL")
-            connection.executescript(SCHEMA)
+            if not objects:
+                # At once: someone who opens the file meanwhile must not see a part of its tables.
+                connection.executescript(f"BEGIN IMMEDIATE; {SCHEMA}; COMMIT")
         except sqlite3.Error as error:
             if connection is not None:
                 connection.close()
@@ -131,12 +134,17 @@ class TagFile:
 
     def _check_files(self) -> None:
         """Refuse what SQLite would follow or delete: links, and a journal that names another file."""
+        # Another program may end a journal between two looks at it: that is no error.
         for path in (self.path, *(self.path.with_name(self.path.name + end) for end in ("-journal", "-wal", "-shm"))):
-            if path.is_symlink() or (path.exists() and not path.is_file()):
-                raise InputError(f"tags must be kept in a plain file, but {path} is none; move it away")
+            with suppress(FileNotFoundError):
+                if not stat.S_ISREG(path.lstat().st_mode):
+                    raise InputError(f"tags must be kept in a plain file, but {path} is none; move it away")
         journal = self.path.with_name(self.path.name + "-journal")
-        if journal.exists() and _end(journal, len(SUPER_JOURNAL)) == SUPER_JOURNAL:
-            raise InputError(f"{journal} must be of {self.path.name} alone, but it names another file; move it away")
+        with suppress(FileNotFoundError):
+            if _end(journal, len(SUPER_JOURNAL)) == SUPER_JOURNAL:
+                raise InputError(
+                    f"{journal} must be of {self.path.name} alone, but it names another file; move it away"
+                )
 
     def _existing(self) -> sqlite3.Connection | None:
         """The connection, if there is a file by now: another explorer may have made it."""

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from confide.checks import InputError, MissingExtra
-from confide.explorer.tags import SampleTag, TagFile
+from confide.explorer.tags import SCHEMA, SampleTag, TagFile
 
 
 def row_of(client, sample: str) -> int:
@@ -96,6 +96,27 @@ def test_a_file_that_is_no_tags_file_is_one_line(tmp_path):
     (tmp_path / "tags.sqlite").write_text("not a database, " * 100)
     with pytest.raises(InputError, match=r"tags must be kept in .*tags\.sqlite"):
         TagFile(tmp_path / "tags.sqlite")
+
+
+def test_the_tables_come_all_at_once(tmp_path, monkeypatch):
+    """A second explorer that opened the file between two tables took it for a strange one."""
+    path = tmp_path / "tags.sqlite"
+    with monkeypatch.context() as patch:
+        patch.setattr("confide.explorer.tags.SCHEMA", SCHEMA + "CREATE TABLE tags (more TEXT);")
+        with pytest.raises(InputError, match="already exists"):
+            TagFile(path).put(SampleTag("test", "a", "drop"))
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT name FROM sqlite_master").fetchall() == []
+    TagFile(path).put(SampleTag("test", "a", "drop"))
+    assert len(TagFile(path).all()) == 1
+
+
+def test_a_journal_that_ends_meanwhile_is_no_error(tmp_path, monkeypatch):
+    def gone(path, size):
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr("confide.explorer.tags._end", gone)
+    TagFile(tmp_path / "tags.sqlite").put(SampleTag("test", "a", "drop"))
 
 
 def test_an_empty_tag_removes(tmp_path):
