@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 import math
-import pickle
 import re
 import unicodedata
 import warnings
+from codecs import encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import IO, Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -588,35 +589,14 @@ def _check_columns(columns: Mapping[str, Any], names: Sequence[str], path: str |
             raise InputError(f"{path} has no column '{name}'; {did_you_mean(name, columns)}")
 
 
-class _PlainUnpickler(pickle.Unpickler):
-    """Reads containers, numbers, arrays and tensors; anything else that a file names is refused before it is made."""
-
-    ALLOWED: ClassVar = {
-        "builtins": ("list", "dict", "set", "complex"),
-        "__builtin__": ("list", "dict", "set", "complex"),
-        "_codecs": ("encode",),
-        "collections": ("defaultdict", "OrderedDict"),
-        "numpy": ("dtype", "ndarray"),
-        "numpy.core.multiarray": ("scalar", "_reconstruct"),
-        "numpy._core.multiarray": ("scalar", "_reconstruct"),
-        "torch._utils": ("_rebuild_tensor_v2",),
-    }
-
-    def find_class(self, module: str, name: str) -> Any:
-        if name not in self.ALLOWED.get(module, ()):
-            raise pickle.UnpicklingError(f"it holds {module}.{name}, which is no plain data and is never loaded")
-        return super().find_class(module, name)
-
-
-class _PlainData:
-    """What torch.load asks of a pickle module."""
-
-    Unpickler = _PlainUnpickler
-    UnpicklingError = pickle.UnpicklingError
-
-    @staticmethod
-    def load(file: IO[bytes], **options: Any) -> Any:
-        return _PlainUnpickler(file, **options).load()
+def _plain_classes() -> list[Any]:
+    """What torch's loader of plain data may make beside tensors and containers: numbers and arrays of numpy."""
+    multiarray = import_module("numpy._core.multiarray" if hasattr(np, "_core") else "numpy.core.multiarray")
+    kinds = {type(np.dtype(code)) for code in ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")}
+    both = [(multiarray.scalar, f"numpy.{core}.multiarray.scalar") for core in ("core", "_core")]
+    both += [(multiarray._reconstruct, f"numpy.{core}.multiarray._reconstruct") for core in ("core", "_core")]
+    # The loader fills plain dictionaries only, and lm-polygraph writes some that have a default.
+    return [*both, (lambda default=None: {}, "collections.defaultdict"), np.dtype, np.ndarray, *kinds, list, encode]
 
 
 PROBABILITY_ESTIMATORS = ("MaximumSequenceProbability",)
@@ -633,7 +613,7 @@ def from_lm_polygraph(
     be read as a probability, and a warning says so.
 
     Args:
-        path: of the file; it is read without running anything in it.
+        path: of the file; it is read by torch as plain data (`weights_only`): nothing in it is run.
         estimator: its name in the file.
         metric: the generation metric that says whether a text was right, such as `Accuracy`.
         threshold: texts with a metric of at least this are right; needed where it is not 0 or 1.
@@ -654,8 +634,8 @@ def from_lm_polygraph(
         >>> p.facts.correct.tolist()  # doctest: +SKIP
         [True, False]
     """
-    with formats.reading(path, "results file of lm-polygraph"):
-        record = torch.load(path, pickle_module=_PlainData, weights_only=False, map_location="cpu")
+    with formats.reading(path, "results file of lm-polygraph"), torch.serialization.safe_globals(_plain_classes()):
+        record = torch.load(path, weights_only=True, map_location="cpu")
     values = _sequence_values(record, "estimations", estimator, path)
     quality = _sequence_values(record, "gen_metrics", metric, path)
     if len(values) != len(quality):

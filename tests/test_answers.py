@@ -175,9 +175,11 @@ def test_results_of_lm_polygraph_are_read_without_running_them(tmp_path, capsys)
     assert torch.logit(p.facts.confidence).tolist() == pytest.approx([1.0, -3.0, 0.0])
     with pytest.raises(InputError, match="threshold="):
         answers.from_lm_polygraph(tmp_path / "run.man", "Perplexity", "Rouge_rougeL")
-    (tmp_path / "bad.man").write_bytes(pickle.dumps({"estimations": _Harm()}))
-    with pytest.raises(InputError, match="must be a readable results file"):
-        answers.from_lm_polygraph(tmp_path / "bad.man", "Perplexity", "Rouge_rougeL")
+    (tmp_path / "old.man").write_bytes(pickle.dumps({"estimations": _Harm()}))
+    torch.save({"estimations": _Harm()}, tmp_path / "new.man")
+    for name in ("old.man", "new.man"):
+        with pytest.raises(InputError, match="must be a readable results file"):
+            answers.from_lm_polygraph(tmp_path / name, "Perplexity", "Rouge_rougeL")
     assert "never" not in capsys.readouterr().out
 
 
