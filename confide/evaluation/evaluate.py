@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.checks import InputError, did_you_mean
+from confide.checks import InputError, did_you_mean, known_keywords
 from confide.evaluation.curves import all_curves
 from confide.evaluation.streaming import as_predictions
 from confide.files.columns import WEIGHT_COLUMNS
@@ -415,6 +415,7 @@ HOW = {True: THEORY, False: None, BOOTSTRAP: BOOTSTRAP}
 """How intervals are made, by what is asked for."""
 
 
+@known_keywords
 def evaluate(
     predictions: Any,
     metrics: str | Sequence[str] = "core",

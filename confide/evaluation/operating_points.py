@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from confide.checks import InputError, check_choice, check_range
+from confide.checks import InputError, check_choice, check_range, known_keywords
 from confide.evaluation.evaluate import values_of_rows
 from confide.evaluation.risks import candidates, promise_risks
 from confide.metrics.influence import Influence, rate_interval, spread_of
@@ -33,6 +33,7 @@ class BoundedThreshold:
     bound: float
 
 
+@known_keywords
 def operating_point(
     predictions: Predictions,
     risk: float | Mapping[str, float] | None = None,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from confide.checks import InputError
+from confide.checks import InputError, check_record
 from confide.evaluation.evaluate import evaluate
 from confide.evaluation.streaming import from_folder, shard_predictions
 from confide.facts import ClassTable, Facts
@@ -218,14 +218,36 @@ class Sketch:
         about = formats.parse_json(metadata.get("sketch", "null"), path)
         if not isinstance(about, dict):
             raise InputError(f"{path} must be a sketch, got another file; make it again")
-        fine, coarse = (CellTable(columns[f"{n}_keys"], columns[f"{n}_sums"]) for n in ("fine", "coarse"))
-        sums = {k.removeprefix("classes_"): v for k, v in columns.items() if k.startswith("classes_")}
-        units = {name: k for k, name in enumerate(about.pop("units"))}
-        names, class_names = tuple(about.pop("names")), about.pop("class_names")
-        classes = ClassTable(**sums) if sums else None
-        named = None if class_names is None else tuple(class_names)
-        own: dict[str, Any] = {"names": names, "units": units, "class_names": named}
-        return cls(**about, **own, fine=fine, coarse=coarse, classes=classes)
+        with formats.reading(path, "sketch"):
+            fine, coarse = (CellTable(columns[f"{n}_keys"], columns[f"{n}_sums"]) for n in ("fine", "coarse"))
+            sums = {k.removeprefix("classes_"): v for k, v in columns.items() if k.startswith("classes_")}
+            units = {name: k for k, name in enumerate(about.pop("units"))}
+            names, class_names = tuple(about.pop("names")), about.pop("class_names")
+            classes = ClassTable(**sums) if sums else None
+            named = None if class_names is None else tuple(class_names)
+            own: dict[str, Any] = {"names": names, "units": units, "class_names": named}
+            return cls(**about, **own, fine=fine, coarse=coarse, classes=classes)._checked()
+
+    def _checked(self) -> Sketch:
+        """The sketch of a file, whose counts must fit each other."""
+        check_record(self)
+        for table in (self.fine, self.coarse):
+            keys, sums = table.keys, table.sums
+            shape = (len(keys), 2 + len(self.names)) if self.rows else (0, sums.shape[-1])
+            if keys.dtype != np.int64 or keys.shape != shape[:1] or sums.dtype != np.float64 or sums.shape != shape:
+                raise InputError("its cells must be whole numbers with a row of sums each; make the sketch again")
+            sound = np.isfinite(sums).all() and (sums[:, 0] > 0).all() and (sums[:, 1] <= sums[:, 0] + 1e-6).all()
+            if not sound or (np.diff(keys) <= 0).any() or round(float(sums[:, 0].sum())) != self.rows:
+                raise InputError(f"its cells must hold {self.rows} samples, got others; make the sketch again")
+        if self.classes is not None:
+            tables = [getattr(self.classes, part.name) for part in fields(self.classes)]
+            if not all(
+                t.shape == (self.num_classes, BINS) and t.dtype == np.float64 and np.isfinite(t).all() for t in tables
+            ):
+                raise InputError(
+                    f"its sums by class must be {self.num_classes} x {BINS} numbers; make the sketch again"
+                )
+        return self
 
 
 def sketch_of(source: Any, split: str | None = None) -> Sketch:
@@ -252,8 +274,10 @@ def sketch_of(source: Any, split: str | None = None) -> Sketch:
     if isinstance(source, (str, Path)):
         path = Path(source)
         shards = from_folder(path, split) if path.is_dir() else [Predictions.load(path, split)]
-    else:
+    elif isinstance(source, Iterable) and getattr(source, "ndim", 1):
         shards = map(shard_predictions, source)
+    else:
+        raise InputError(f"a sketch needs predictions, a path or shards, got {type(source).__name__}; give one of them")
     sketch = Sketch()
     for shard in shards:
         sketch.add(shard)

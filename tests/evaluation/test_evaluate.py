@@ -346,3 +346,23 @@ def test_labels_from_one_that_fit_the_classes_are_asked_about():
         "no label is 0, and the class before the label is predicted for 100%: do labels start at 1?",
     )
     assert not confide.evaluate(Predictions(logits, labels), ["accuracy"], intervals=False).warnings
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda p, **words: confide.evaluate(p, **words),
+        lambda p, **words: confide.compare(p, p, **words),
+        lambda p, **words: confide.operating_point(p, risk=0.5, **words),
+        lambda p, **words: confide.calibrators.fit("temperature", p, **words),
+        lambda p, **words: confide.metrics.ece(p, **words),
+        lambda p, **words: confide.metrics.accuracy(p, **words),
+    ],
+    ids=["evaluate", "compare", "operating_point", "calibrators", "ece", "accuracy"],
+)
+def test_sample_weight_is_told_its_name_here_and_a_typo_the_nearest_word(call):
+    predictions = confide.Predictions([[2.0, 0.0], [0.0, 1.0]], [0, 1], split="val")
+    with pytest.raises(confide.checks.OptionError, match="called 'weights' here"):
+        call(predictions, sample_weight=[1, 2])
+    with pytest.raises(confide.checks.OptionError, match=r"has no (keyword|option) 'weigths'"):
+        call(predictions, weigths=[1, 2])
