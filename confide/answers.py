@@ -48,11 +48,11 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 def _columns(n: int, topics: Any, **more: Any) -> dict[str, Any]:
     """Columns of a record; those that are None are left out."""
-    given = {name: _listed(values, name, n) for name, values in {TOPIC: topics, **more}.items() if values is not None}
-    for name, values in given.items():
+    listed = {name: _listed(values, name, n) for name, values in {TOPIC: topics, **more}.items() if values is not None}
+    for name, values in listed.items():
         if any(isinstance(value, (list, tuple, dict)) or getattr(value, "ndim", 0) for value in values):
             raise InputError(f"{name} must be one value for each of the {n} answers, got lists; give one each")
-    return {name: np.asarray(values) for name, values in given.items()}
+    return {name: np.asarray(values) for name, values in listed.items()}
 
 
 def _listed(values: Any, name: str, n: int | None = None) -> list[Any]:

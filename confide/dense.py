@@ -64,12 +64,12 @@ def image_rows(
     rows = values.reshape(classes, size)[:, at.to(values.device)].T.contiguous()
     own = None
     if truth is not None:
-        kept = truth.reshape(-1)[places]
-        if not np.equal(kept, np.floor(kept)).all():  # also where one is NaN
+        counted = truth.reshape(-1)[places]
+        if not np.equal(counted, np.floor(counted)).all():  # also where one is NaN
             raise InputError(
                 f"labels of image {number} must be whole numbers of classes, got others; round none of them"
             )
-        own = torch.from_numpy(kept.astype(np.int64))
+        own = torch.from_numpy(counted.astype(np.int64))
     distance = boundary_distance(truth, ignore_index).reshape(-1)[places] if boundary and truth is not None else None
     return PixelRows(rows, own, places, distance)
 
