@@ -336,8 +336,8 @@ def cpu_seconds() -> float:
 class Runs:
     """A pytest plugin that takes over once all tests are collected."""
 
-    def __init__(self, folder: Path, mutants: list[Mutant], minutes: float, kept: Path | None) -> None:
-        self.folder, self.mutants, self.minutes, self.kept = folder, mutants, minutes, kept
+    def __init__(self, folder: Path, mutants: list[Mutant], minutes: float, workers: int, kept: Path | None) -> None:
+        self.folder, self.mutants, self.minutes, self.workers, self.kept = folder, mutants, minutes, workers, kept
         self.outcomes: list[tuple[Mutant, str]] = []
         self.tests: dict[str, TestRun] = {}
         self.failed = False
@@ -354,15 +354,35 @@ class Runs:
         gc.collect()
         gc.freeze()
         self.map_tests()
-        began = time.monotonic()
-        for number, mutant in enumerate(self.mutants):
-            if time.monotonic() - began > 60 * self.minutes:
-                break
-            outcome, count = self.outcome(number, mutant)
-            self.outcomes.append((mutant, outcome))
-            print(f"{outcome} {mutant.path}:{mutant.line} {mutant.before!r} -> {mutant.after!r} ({count} tests)")
-            sys.stdout.flush()
+        workers = [self.worker(k) for k in range(self.workers)]
+        for worker in workers:
+            os.waitpid(worker, 0)
+        for file in sorted(self.folder.glob("outcomes-*.jsonl")):
+            for line in file.read_text().splitlines():
+                number, outcome = json.loads(line)
+                self.outcomes.append((self.mutants[number], outcome))
         return True
+
+    def worker(self, place: int) -> int:
+        """A fork that tries every so many-th mutant."""
+        child = os.fork()
+        if child:
+            return child
+        began = time.monotonic()
+        try:
+            for number in range(place, len(self.mutants), self.workers):
+                if time.monotonic() - began > 60 * self.minutes:
+                    break
+                mutant = self.mutants[number]
+                outcome, count = self.outcome(number, mutant)
+                with open(self.folder / f"outcomes-{place}.jsonl", "a", encoding="utf-8") as file:
+                    file.write(json.dumps([number, outcome]) + "\n")
+                change = f"{mutant.path}:{mutant.line} {mutant.before!r} -> {mutant.after!r}"
+                print(f"{outcome} {change} ({count} tests)", flush=True)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(0)
 
     def map_tests(self) -> None:
         """The blocks that every test reaches; tests of an unchanged file are not asked again."""
@@ -493,6 +513,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=60, help="no mutant is begun after so many")
     parser.add_argument("--each", type=int, default=24, help="mutants of every package")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=1, help="mutants tried at once")
     parser.add_argument("--packages", nargs="*", default=[], help="only these")
     parser.add_argument("--tests", nargs="*", default=["tests"], help="only these tests")
     parser.add_argument("--map", type=Path, help="a file that keeps what the tests reach from one run to the next")
@@ -522,7 +543,7 @@ def main() -> None:
         install(str(place))
         import pytest
 
-        runs = Runs(place, mutants, args.minutes, kept)
+        runs = Runs(place, mutants, args.minutes, args.workers, kept)
         pytest.main([*PYTEST, *args.tests], plugins=[runs])
     alive = [mutant.change for mutant, outcome in runs.outcomes if outcome in ("survived", "not reached")]
     out.with_suffix(".json").write_text(json.dumps(alive)) if out != RESULTS else None
