@@ -201,9 +201,9 @@ def test_the_command_writes_predictions_that_evaluate_reads(tmp_path, monkeypatc
 
 
 def test_answers_judged_by_anything_but_0_and_1_are_refused():
-    with pytest.raises(InputError, match="must be 0 or 1, got 0.5 at answer 1"):
+    with pytest.raises(InputError, match=r"must be 0 or 1, got 0\.5 at answer 1"):
         answers.agreement([["a", "a"], ["b", "b"]], correct=[[1, 1], [0.5, 0]])
-    with pytest.raises(InputError, match="labels must be places of choices from 0, got 0.5 at question 0"):
+    with pytest.raises(InputError, match=r"labels must be places of choices from 0, got 0\.5 at question 0"):
         answers.multiple_choice([[-1.0, -2.0]], [0.5])
     with pytest.raises(InputError, match="one for each of the 2 answers, got 1"):
         answers.agreement([["a"], ["b"]], ["a"])

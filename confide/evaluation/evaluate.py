@@ -117,7 +117,8 @@ def groupings(predictions: Predictions, by: Any, difficulty: Floats | None) -> l
         elif word in predictions.columns:
             groups.append(column_groups(word, predictions.columns[word]))
         else:
-            known = (*OWN_GROUPS, *predictions.columns)
+            own = [name for name in OWN_GROUPS if name != "label" or predictions.is_multilabel]
+            known = (*own, *predictions.columns)
             raise InputError(f"cannot group by '{word}'; {did_you_mean(str(word), known)}")
     return groups
 

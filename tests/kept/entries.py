@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 import confide
-from confide import calibrators, decisions, difficulty, metrics, models, monitor, sets, shift, trust
+from confide import calibrators, decisions, difficulty, losses, metrics, models, monitor, sets, shift, trust
 from confide.calibrators import CALIBRATORS
 from confide.difficulty import DIFFICULTY
 from confide.evaluation import compare_groups, find_slices, label_thresholds
@@ -31,6 +31,7 @@ from confide.models import MODELS
 from confide.numerics import binning, binomial, gaussians, logistic, neighbours
 from confide.predictions import Predictions
 from confide.records import Features
+from confide.shift import attacks
 from confide.trust import TRUST
 
 N, C, D = 160, 4, 6
@@ -187,11 +188,17 @@ def evaluation_entries() -> Iterator[tuple[str, Callable[[], Any]]]:
     )
     yield "compare groups", lambda: compare_groups(*group, metrics=["accuracy", "nll"])
     for name, options in {
-        "risk": {"risk": 0.25}, "coverage": {"coverage": 0.8}, "sgr": {"risk": 0.25, "method": "sgr"},
-        "fallback": {"risk": 0.3, "method": "fallback"}, "class": {"coverage": 0.7, "per_class": True},
-        "risks": {"risk": {"error": 0.3, "fpr[ant]": 0.5}}, "margin": {"risk": 0.25, "score": "margin"},
-        "expected": {"risk": {"fpr": 0.3}, "promise": "expectation"}, "one": {"coverage": 1.0}, "nothing": {"risk": 1e-4},
-    }.items():  # fmt: skip
+        "risk": {"risk": 0.25},
+        "coverage": {"coverage": 0.8},
+        "sgr": {"risk": 0.25, "method": "sgr"},
+        "fallback": {"risk": 0.3, "method": "fallback"},
+        "class": {"coverage": 0.7, "per_class": True},
+        "risks": {"risk": {"error": 0.3, "fpr[ant]": 0.5}},
+        "margin": {"risk": 0.25, "score": "margin"},
+        "expected": {"risk": {"fpr": 0.3}, "promise": "expectation"},
+        "one": {"coverage": 1.0},
+        "nothing": {"risk": 1e-4},
+    }.items():
         yield f"operating point {name}", partial(_point, options)
     yield "slices", lambda: find_slices(predictions("test", 1200)).to_dict()
     limits = {"costs": {"miss": 3, "false_alarm": 1}}, {"f_beta": 1.0}, {"precision": 0.6}
@@ -245,9 +252,11 @@ def set_entries() -> Iterator[tuple[str, Callable[[], Any]]]:
 def decision_entries() -> Iterator[tuple[str, Callable[[], Any]]]:
     costs = np.array([[0, 1, 2, 3], [1, 0, 1, 4], [2, 2, 0, 1], [5, 5, 5, 0]], dtype=float)
     cases: dict[str, dict[str, Any]] = {
-        "costs": {"costs": costs}, "abstain": {"costs": costs, "abstain": 0.4}, "capacity": {"costs": costs, "capacity": 20},
+        "costs": {"costs": costs},
+        "abstain": {"costs": costs, "abstain": 0.4},
+        "capacity": {"costs": costs, "capacity": 20},
         "classes": {"costs": [1, 5, 2, 1], "abstain": 0.3, "capacity": 7},
-    }  # fmt: skip
+    }
     for name, options in cases.items():
         for kind, make in (("plain", predictions), ("weighted", weighted)):
             yield f"{name} {kind}", partial(_decided, make, options)
@@ -355,13 +364,12 @@ def _verdicts() -> Any:
 
 def numeric_entries() -> Iterator[tuple[str, Callable[[], Any]]]:
     values, weights = np.random.default_rng(0).random(97), np.linspace(0.2, 3, 97)
-    losses = np.random.default_rng(1).random(60)
+    losses, at = np.random.default_rng(1).random(60), np.array([0.0, 1 / 15, 0.2, 0.5, 1.0, *values[:20]])
     for bins in (1, 2, 15):
         for name in ("split_edges", "interpolated_edges", "order_edges"):
             edges = getattr(binning, name)
             yield f"{name} {bins}", lambda edges=edges, bins=bins: [edges(values, bins), edges(values, bins, weights)]
         for closed in ("right", "left"):
-            at = np.array([0.0, 1 / 15, 0.2, 0.5, 1.0, *values[:20]])
             yield (
                 f"width_bin_of {bins} {closed}",
                 lambda bins=bins, closed=closed: binning.width_bin_of(at.copy(), bins, closed).tolist(),
@@ -374,16 +382,29 @@ def numeric_entries() -> Iterator[tuple[str, Callable[[], Any]]]:
             ],
         )
     for events, n in ((0, 1), (1, 1), (0, 40), (3, 40), (20, 40), (40, 40), (999, 5000)):
-        yield f"bounds {events} {n}", lambda events=events, n=n: [
-            binomial.upper_bound(events, n, 0.05), binomial.lower_bound(events, n, 0.05), binomial.clopper_pearson(events, n, 0.9),
-            [binomial.binomial_p(events, n, rate) for rate in (0.01, 0.1, 0.5, 0.99)],
-            [binomial.hoeffding_bentkus_p(events + 0.25 * (events < n), n, mean) for mean in (0.01, 0.1, 0.5, 0.99)],
-            binomial.mean_upper_bound(events, n, 0.05), binomial.wilson_interval(events / n, n, 1.96),
-        ]  # fmt: skip
-    yield "weighted bounds", lambda: [
-        binomial.weighted_upper_bound(losses, weights[:60], 0.1), [binomial.weighted_mean_p(losses, weights[:60], m) for m in (0.3, 0.5, 0.7, 0.9)],
-        binomial.right_tails(30, np.linspace(0.2, 0.9, 50)),
-    ]  # fmt: skip
+        yield (
+            f"bounds {events} {n}",
+            lambda events=events, n=n: [
+                binomial.upper_bound(events, n, 0.05),
+                binomial.lower_bound(events, n, 0.05),
+                binomial.clopper_pearson(events, n, 0.9),
+                [binomial.binomial_p(events, n, rate) for rate in (0.01, 0.1, 0.5, 0.99)],
+                [
+                    binomial.hoeffding_bentkus_p(events + 0.25 * (events < n), n, mean)
+                    for mean in (0.01, 0.1, 0.5, 0.99)
+                ],
+                binomial.mean_upper_bound(events, n, 0.05),
+                binomial.wilson_interval(events / n, n, 1.96),
+            ],
+        )
+    yield (
+        "weighted bounds",
+        lambda: [
+            binomial.weighted_upper_bound(losses, weights[:60], 0.1),
+            [binomial.weighted_mean_p(losses, weights[:60], m) for m in (0.3, 0.5, 0.7, 0.9)],
+            binomial.right_tails(30, np.linspace(0.2, 0.9, 50)),
+        ],
+    )
     signals, correct = features("val"), labels("val") == predictions().facts.predicted.numpy()
     yield (
         "logistic",
@@ -412,9 +433,13 @@ def numeric_entries() -> Iterator[tuple[str, Callable[[], Any]]]:
                 ),
             )
     for distance in ("l2", "cosine"):
-        yield f"centres {distance}", lambda distance=distance: [
-            neighbours.nearest_centre(signals, signals[:5], distance=distance), neighbours.distances_to(signals, signals[:5], np.arange(N) % 5, distance=distance),
-        ]  # fmt: skip
+        yield (
+            f"centres {distance}",
+            lambda distance=distance: [
+                neighbours.nearest_centre(signals, signals[:5], distance=distance),
+                neighbours.distances_to(signals, signals[:5], np.arange(N) % 5, distance=distance),
+            ],
+        )
     many = np.random.default_rng(3).random((4, 3000))
     for k in (1, 2, 7, 60, 2999):
         yield (
@@ -480,12 +505,21 @@ def _network(word: str, shape: tuple[int, ...], options: dict[str, Any]) -> Any:
 
 def training_entries() -> Iterator[tuple[str, Callable[[], Any]]]:
     cases: dict[str, dict[str, Any]] = {
-        "plain": {}, "adam": {"optimizer": "adam", "learning_rate": 0.01}, "adamw": {"optimizer": "adamw", "learning_rate": 0.01},
-        "constant": {"schedule": "constant"}, "cosine": {"schedule": "cosine", "nesterov": True}, "sum": {"reduction": "sum", "clip_norm": 2.0},
-        "step": {"schedule": "step", "schedule_options": {"milestones": [1]}}, "crop": {"augment": "crop_flip", "mirror": True},
-        "noise": {"label_noise": 0.3, "choose": "nll"}, "average": {"average": 0.5}, "focal": {"loss": "focal", "choose": "brier", "choose_after": 1},
-        "adafocal": {"loss": "adafocal"}, "groups": {"loss": "group_dro", "loss_options": {"num_groups": 3}, "group_by": "label", "sampling": "groups"}, "seed": {"seed": 3, "batch_size": 37},
-    }  # fmt: skip
+        "plain": {},
+        "adam": {"optimizer": "adam", "learning_rate": 0.01},
+        "adamw": {"optimizer": "adamw", "learning_rate": 0.01},
+        "constant": {"schedule": "constant"},
+        "cosine": {"schedule": "cosine", "nesterov": True},
+        "sum": {"reduction": "sum", "clip_norm": 2.0},
+        "step": {"schedule": "step", "schedule_options": {"milestones": [1]}},
+        "crop": {"augment": "crop_flip", "mirror": True},
+        "noise": {"label_noise": 0.3, "choose": "nll"},
+        "average": {"average": 0.5},
+        "focal": {"loss": "focal", "choose": "brier", "choose_after": 1},
+        "adafocal": {"loss": "adafocal"},
+        "groups": {"loss": "group_dro", "loss_options": {"num_groups": 3}, "group_by": "label", "sampling": "groups"},
+        "seed": {"seed": 3, "batch_size": 37},
+    }
     for name, options in cases.items():
         yield name, partial(_trained, options)
     yield "without val", partial(_trained, {"val_fraction": 0.2}, val=False)
@@ -502,25 +536,13 @@ def training_entries() -> Iterator[tuple[str, Callable[[], Any]]]:
 def _trained(options: dict[str, Any], val: bool = True) -> Any:
     from tests.training.conftest import make_dataset
 
-    settings = confide.training.Settings(
-        model="mlp",
-        epochs=2,
-        batch_size=options.pop("batch_size", 32) if "batch_size" in options else 32,
-        device="cpu",
-        **{k: v for k, v in options.items() if k != "batch_size"},
-    )
+    settings = confide.training.Settings(**{"model": "mlp", "epochs": 2, "batch_size": 32, "device": "cpu", **options})
     with TemporaryDirectory() as folder:
         dataset = make_dataset(96, size=8, val=val)
         trained = confide.training.fit(dataset, settings, folder=Path(folder) / "run")
-        told = (
-            confide.training.predict(trained, dataset, "test")
-            if callable(getattr(confide.training, "predict", None))
-            else None
-        )
-        return {
-            "log": {k: v for k, v in trained.log.items() if "second" not in k},
-            "logits": None if told is None else told.logits,
-        }
+        told = confide.training.predict(trained, dataset, "test")
+        log = {name: values for name, values in trained.log.items() if "second" not in name}
+        return {"log": log, "logits": told.logits}
 
 
 def _schedule(word: str, own: dict[str, Any]) -> Any:
@@ -528,6 +550,140 @@ def _schedule(word: str, own: dict[str, Any]) -> Any:
 
     settings = confide.training.Settings(schedule=word, schedule_options=own, epochs=4, device="cpu")
     return [[rates(settings, steps) for rates in (learning_rates, cycled_momenta)] for steps in (1, 2, 5)]
+
+
+def loss_entries() -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Values and gradients: of a batch, of one sample, of equal logits, of logits far apart, in both precisions."""
+    from tests.conformance.test_losses import CASES
+
+    for word, options in CASES:
+        for n, scale in ((12, 2.0), (1, 2.0), (6, 0.0), (6, 40.0)):
+            yield f"{word} {options} {n} {scale}", partial(_loss, word, options, n, scale)
+
+
+def _loss(word: str, options: dict[str, Any], n: int, scale: float) -> Any:
+    from tests.conformance.test_losses import batch, needs_of
+
+    results = []
+    for kind in (torch.float64, torch.float32)[: 1 + (n == 12)]:
+        logits, own = batch(n, 5, scale)
+        logits = logits.to(kind).requires_grad_()
+        module = losses.create(word, reduction="none", **options)
+        values = module(logits, own, **needs_of(word, n))
+        values.sum().backward()
+        results.append({"values": values, "gradient": logits.grad})
+    return results
+
+
+# Scores used further, attacks, files and data.
+
+
+def use_entries() -> Iterator[tuple[str, Callable[[], Any]]]:
+    values = np.random.default_rng(0).normal(size=N).round(1)
+    right = np.random.default_rng(1).random(N) < 0.7
+    for normalize in ("none", "rank", "minmax", "standard"):
+        for temperature in (0.3, 1.0):
+            yield (
+                f"weights {normalize} {temperature}",
+                lambda n=normalize, t=temperature: _or_line(
+                    lambda: difficulty.weights(values, normalize=n, temperature=t)
+                ),
+            )
+    for bands in (1, 2, 3, 7, N):
+        yield f"errors {bands}", lambda bands=bands: difficulty.error_by_difficulty(values, right, bands=bands)
+    for count in (2, 3, 5):
+        yield f"groups {count}", lambda count=count: difficulty.groups(values, groups=count)
+    yield "groups at", lambda: difficulty.groups(values, threshold=float(values[3]))
+    scores = [
+        confide.Scores(np.arange(N), v, name)
+        for name, v in (("rmd", values), ("md", values + 0.5 * right), ("x", -values))
+    ]
+    yield "agreement", lambda: difficulty.agreement(scores)
+    for fraction in (0.001, 0.1, 0.5, 1.0):
+        for stratify in (True, False):
+            rows = rows_of("val")
+            own = confide.Scores(rows.ids, values, "rmd", {}, rows.labels)
+            yield (
+                f"harden {fraction} {stratify}",
+                lambda f=fraction, s=stratify, o=own: _or_line(
+                    lambda: vars(difficulty.harden(o, fraction=f, stratify=s))
+                ),
+            )
+            yield (
+                f"harden apart {fraction} {stratify}",
+                lambda f=fraction, s=stratify, o=own, r=rows: _or_line(
+                    lambda: vars(difficulty.harden(o, features=r, fraction=f, stratify=s, similarity=0.9))
+                ),
+            )
+    images = torch.from_numpy(np.random.default_rng(5).random((4, 3, 8, 8))).float()
+    weight = torch.linspace(-1, 1, 3 * 64 * 4).reshape(4, -1)
+    for word in attacks.names():
+        yield (
+            f"attack {word}",
+            lambda word=word: attacks.attack(
+                lambda x: x.flatten(1) @ weight.T, images, torch.arange(4), word, ids=np.arange(4)
+            ),
+        )
+    texts = {
+        "semicolons.csv": "id;label;p0;p1\na;0;0.7;0.3\nb;1;0.2;0.8\n",
+        "tabs.csv": "y\tprob\n1\t0.7\n0\t0.2\n",
+        "top.csv": "label,prediction,confidence\ncat,dog,.5\ndog,dog,1\n",
+        "named.csv": "label,prob_cat,prob_dog,site\ncat,0.6,0.4,x\ndog,0.3,0.7,y\n",
+        "pairs.jsonl": '{"correct": 1, "confidence": 0.8}\n{"correct": 0, "confidence": 0.4}\n',
+        "logits.jsonl": '{"label": 0, "logits": [1, 2.5, 0]}\n{"label": 2, "logits": [0, 0, 3]}\n',
+        "ragged.jsonl": '{"label": 0, "logits": [1, 2]}\n{"label": 1, "logits": [1]}\n',
+        "empty.csv": "",
+        "header.csv": "label,p0,p1\n",
+        "several.csv": "label_a,prob_a,label_b,prob_b\n1,0.5,0,0.2\n0,0.1,1,0.9\n",
+        "weights.csv": "label,p0,p1,weight\n0,0.7,0.3,2\n1,0.2,0.8,1\n",
+    }
+    for name, text in texts.items():
+        yield f"read {name}", partial(_read, name, text)
+    for name, text in {
+        "texts.csv": "text,label\n" + "".join(f"word {k},{'ab'[k % 2]}\n" for k in range(30)),
+        "rows.csv": "x1,x2,label\n" + "".join(f"{k},{k % 3},{k % 2}\n" for k in range(30)),
+        "texts.jsonl": "".join(
+            f'{{"text": "word {k}", "label": "{"ab"[k % 2]}", "split": "{("train", "test")[k % 3 == 0]}"}}\n'
+            for k in range(30)
+        ),
+        "none.csv": "a,b\n1,2\n",
+    }.items():
+        yield f"data {name}", partial(_data, name, text)
+
+
+def _or_line(call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except confide.checks.InputError as error:
+        return str(error)
+
+
+def _read(name: str, text: str) -> Any:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        path.write_text(text)
+        record = _or_line(lambda: Predictions.load(path))
+        if isinstance(record, str):
+            return record.replace(folder, "FOLDER")
+        own = {
+            "n": len(record),
+            "labels": record.labels if record.has_labels else None,
+            "ids": list(record.ids[:3]),
+            "names": record.class_names,
+            "columns": record.columns,
+        }
+        return {**own, "confidence": record.facts.confidence, "weights": record.weights, "unit": record.unit}
+
+
+def _data(name: str, text: str) -> Any:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        path.write_text(text)
+        dataset = _or_line(lambda: confide.load_dataset(str(path)))
+        if isinstance(dataset, str):
+            return dataset.replace(folder, "FOLDER")
+        splits = {name: [len(split), list(split.ids[:4]), split.labels] for name, split in dataset.splits.items()}
+        return {"kind": dataset.kind, "names": dataset.class_names, "splits": splits}
 
 
 # What people see: pages, printed tables, answers of the explorer.
@@ -580,15 +736,34 @@ def printed(*words: str) -> Any:
 
 def command_entries() -> Iterator[tuple[str, Callable[[], Any]]]:
     lines = (
-        "evaluate @test.npz --out @e", "evaluate @test_weighted.npz --out @e --metrics all", 
-        "evaluate @several.npz --out @e", "compare @test.npz @test_other.npz", "compare @test.npz @test_other.npz --json",
-        "calibrate --fit @val.npz --apply @test.npz --methods temperature histogram --out @c.npz", "calibrate --fit @val.npz --apply @test.npz --json --methods temperature vector",
-        "operating-point @val.npz --risk 0.3", "operating-point @val.npz --coverage 0.8 --json", "operating-point @val.npz --risk 0.4 --per-class --out @point.json",
-        "sets --fit @val.npz --apply @test.npz --coverage 0.8", "sets --fit @val.npz --apply @test.npz --by class --json", "slices @test.npz", "slices @test.npz --json",
-        "decide @test.npz --miss 5 --false-alarm 1", "decide @two.npz --miss 5 --false-alarm 1 --abstain 0.3", "decide @two.npz --miss 5 --false-alarm 1 --capacity 10 --json", "labels @several.npz --f-beta 1", "labels @several.npz --precision 0.6 --json",
-        "monitor @watch.jsonl --reference @val.npz --predictions @test.npz --name week --risk 0.5", "trust @val.npz @test.npz --only mcp entropy margin", "trust @val.npz @test.npz --only mcp energy --json", "train @images.npz --set model=mlp --epochs 1 --device cpu --out @t", "report @nothing",
-        "score @images.npz --features pixels -o @scores.parquet --gallery none", "score @images.npz --features pixels -o @scores.parquet --gallery none --json", "evaluate @test.npz --out @e --by site --no-intervals",
-    )  # fmt: skip
+        "evaluate @test.npz --out @e",
+        "evaluate @test_weighted.npz --out @e --metrics all",
+        "evaluate @several.npz --out @e",
+        "compare @test.npz @test_other.npz",
+        "compare @test.npz @test_other.npz --json",
+        "calibrate --fit @val.npz --apply @test.npz --methods temperature histogram --out @c.npz",
+        "calibrate --fit @val.npz --apply @test.npz --json --methods temperature vector",
+        "operating-point @val.npz --risk 0.3",
+        "operating-point @val.npz --coverage 0.8 --json",
+        "operating-point @val.npz --risk 0.4 --per-class --out @point.json",
+        "sets --fit @val.npz --apply @test.npz --coverage 0.8",
+        "sets --fit @val.npz --apply @test.npz --by class --json",
+        "slices @test.npz",
+        "slices @test.npz --json",
+        "decide @test.npz --miss 5 --false-alarm 1",
+        "decide @two.npz --miss 5 --false-alarm 1 --abstain 0.3",
+        "decide @two.npz --miss 5 --false-alarm 1 --capacity 10 --json",
+        "labels @several.npz --f-beta 1",
+        "labels @several.npz --precision 0.6 --json",
+        "monitor @watch.jsonl --reference @val.npz --predictions @test.npz --name week --risk 0.5",
+        "trust @val.npz @test.npz --only mcp entropy margin",
+        "trust @val.npz @test.npz --only mcp energy --json",
+        "train @images.npz --set model=mlp --epochs 1 --device cpu --out @t",
+        "report @nothing",
+        "score @images.npz --features pixels -o @scores.parquet --gallery none",
+        "score @images.npz --features pixels -o @scores.parquet --gallery none --json",
+        "evaluate @test.npz --out @e --by site --no-intervals",
+    )
     for line in lines:
         yield line, partial(printed, *line.split())
 
@@ -609,11 +784,37 @@ def explorer_app() -> Any:
 def explorer_entries() -> Iterator[tuple[str, Callable[[], Any]]]:
     rows = "row=3&from=0&count=5"
     targets = (
-        "about", "classes", f"find?{rows}", f"rows?{rows}", f"rows?{rows}&sort=-difficulty", f"rows?{rows}&sort=confidence&outcome=wrong", f"rows?{rows}&split=val", f"rows?{rows}&model=other-loss",
-        f"rows?{rows}&confidence=0.1..0.9&tag=none", f"rows?{rows}&search=test-01", "sample?row=3", "sample?row=0&model=other-loss", "neighbours?row=3", "parts?row=3", "history?row=3", f"compare?{rows}&with=other-loss",
-        f"compare?{rows}&with=other-loss&disagree=rw", "locate?id=test-005&split=test", "locate?id=nobody", "reliability?", "reliability?split=test", "confusion?", "slices?", "find?label=1", "find?prediction=1&outcome=right",
-        "export?format=csv&what=selection", "export?format=json&what=selection&outcome=wrong", "find?difficulty=1..2", "find?c.camera=a", "views",
-    )  # fmt: skip
+        "about",
+        "classes",
+        f"find?{rows}",
+        f"rows?{rows}",
+        f"rows?{rows}&sort=-difficulty",
+        f"rows?{rows}&sort=confidence&outcome=wrong",
+        f"rows?{rows}&split=val",
+        f"rows?{rows}&model=other-loss",
+        f"rows?{rows}&confidence=0.1..0.9&tag=none",
+        f"rows?{rows}&search=test-01",
+        "sample?row=3",
+        "sample?row=0&model=other-loss",
+        "neighbours?row=3",
+        "parts?row=3",
+        "history?row=3",
+        f"compare?{rows}&with=other-loss",
+        f"compare?{rows}&with=other-loss&disagree=rw",
+        "locate?id=test-005&split=test",
+        "locate?id=nobody",
+        "reliability?",
+        "reliability?split=test",
+        "confusion?",
+        "slices?",
+        "find?label=1",
+        "find?prediction=1&outcome=right",
+        "export?format=csv&what=selection",
+        "export?format=json&what=selection&outcome=wrong",
+        "find?difficulty=1..2",
+        "find?c.camera=a",
+        "views",
+    )
     for target in targets:
         yield target, partial(_asked, target)
 
@@ -642,6 +843,8 @@ FAMILIES: dict[str, Callable[[], Iterator[tuple[str, Callable[[], Any]]]]] = {
     "shift": shift_entries,
     "models": model_entries,
     "training": training_entries,
+    "losses": loss_entries,
+    "uses": use_entries,
     "report": page_entries,
     "cli": command_entries,
     "explorer": explorer_entries,

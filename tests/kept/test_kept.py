@@ -1,4 +1,4 @@
-"""The numbers of the worked cases are those that are kept; `python -m tests.kept` writes them anew where a change is meant."""
+"""The numbers of the worked cases are those that are kept; `python -m tests.kept` writes them anew."""
 
 from __future__ import annotations
 
