@@ -116,7 +116,7 @@ def multiple_choice(
     if labels is not None:
         places = _listed(labels, "labels", len(rows))
         for k, (place, row) in enumerate(zip(places, rows, strict=True)):
-            if isinstance(place, str) or getattr(place, "ndim", 0) or place not in range(len(row)):
+            if isinstance(place, str) or np.ndim(place) or place not in range(len(row)):
                 raise InputError(
                     f"labels must be places of choices from 0, got {printable(str(place))[:40]} at question {k} "
                     f"with {len(row)} choices; do they start at 1?"
@@ -403,7 +403,7 @@ def agreement(
 
 LM_EVAL_FACTS = ("doc_id", "target", "filtered_resps")
 """What every line of a samples file of lm-evaluation-harness has."""
-LM_EVAL_KINDS = {"filtered_resps": list, "resps": list, "metrics": list, "doc": dict}
+LM_EVAL_KINDS: dict[str, type] = {"filtered_resps": list, "resps": list, "metrics": list, "doc": dict}
 OPTIONAL_TASK = re.compile(r"samples_(.+?)_\d{4}-\d\d-\d\dT[\d.:-]+$")
 
 
@@ -645,8 +645,8 @@ def _uqlm_predictions(
         name: own for name, own in columns.items() if own.ndim == 1 and name not in (score, correct)
     }
     others = {{topic: TOPIC}.get(name, name): own[known] for name, own in others.items()}
-    pairs = Predictions.from_pairs(None if right is None else np.asarray(right)[known], values[known], split=split)
-    return pairs.replace(columns=others)
+    record = Predictions.from_pairs(None if right is None else np.asarray(right)[known], values[known], split=split)
+    return record.replace(columns=others)
 
 
 def _known(values: Floats, what: str) -> tuple[NDArray[np.bool_], Floats]:

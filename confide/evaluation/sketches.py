@@ -274,7 +274,7 @@ def sketch_of(source: Any, split: str | None = None) -> Sketch:
     if isinstance(source, (str, Path)):
         path = Path(source)
         shards = from_folder(path, split) if path.is_dir() else [Predictions.load(path, split)]
-    elif isinstance(source, Iterable) and getattr(source, "ndim", 1):
+    elif isinstance(source, Iterable) and not (isinstance(source, (np.ndarray, torch.Tensor)) and not source.ndim):
         shards = map(shard_predictions, source)
     else:
         raise InputError(f"a sketch needs predictions, a path or shards, got {type(source).__name__}; give one of them")

@@ -6,6 +6,7 @@ writes tests/kept/FAMILY.json anew; look at the difference before it is committe
 
 from __future__ import annotations
 
+import atexit
 import json
 import math
 import re
@@ -777,8 +778,9 @@ def explorer_app() -> Any:
 
     folder = TemporaryDirectory()
     run = make_run(Path(folder.name) / "run", {"train": 16, "val": 24, "test": 36})
-    app = create_app(Explorer(open_layout(run)))
-    return app, folder
+    explorer = Explorer(open_layout(run))
+    atexit.register(explorer.close)
+    return create_app(explorer), folder
 
 
 def explorer_entries() -> Iterator[tuple[str, Callable[[], Any]]]:
