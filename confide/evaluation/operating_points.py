@@ -328,11 +328,11 @@ def apply_operating_point(point: OperatingPoint, predictions: Predictions, score
     device = predictions.facts.confidence.device
     # No value is at least NaN: without a threshold nothing is accepted.
     if not point.classes:
-        return (values >= (math.nan if point.threshold is None else point.threshold)).to(device)
+        return (values >= (math.nan if point.threshold is None else float(point.threshold))).to(device)
     limits = torch.full((max(predictions.num_classes, point.num_classes),), math.nan, dtype=torch.float64)
     for k, own in point.classes.items():
         if own.threshold is not None:
-            limits[int(k)] = own.threshold
+            limits[int(k)] = float(own.threshold)
     return (values >= limits[predictions.facts.prediction.cpu()]).to(device)
 
 
