@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import confide
-from confide import calibrators, monitor
-from confide.calibrators.groups import MOST_VALUES
+from confide import monitor
+from confide.calibrators.groups import MOST_VALUES, grouping
 from confide.checks import InputError, check_kind, check_number, check_range
 from confide.numerics import binomial
 from confide.numerics.minimise import lbfgs
@@ -70,7 +70,7 @@ def test_as_many_values_of_a_column_as_groups_may_have():
     base = Predictions(torch.randn(n, 3, generator=torch.Generator().manual_seed(0)), torch.arange(n) % 3, split="val")
     for values, fits in ((MOST_VALUES, True), (MOST_VALUES + 1, False)):
         numbers = base.replace(columns={"number": np.arange(n) % values + 0.5})
-        assert refused(lambda p=numbers: calibrators.fit("temperature", p, by="number")) is not fits
+        assert refused(lambda p=numbers: grouping(p, "number", None)) is not fits
 
 
 def test_rates_of_a_point_lie_between_0_and_1():
@@ -83,11 +83,12 @@ def test_names_of_several_labels_are_as_many_and_different():
         assert refused(lambda names=names: Predictions.multilabel(np.zeros((2, 2)), label_names=names)) is not fits
 
 
-def test_splits_of_one_kind_must_have_one_shape_too():
+def test_splits_of_one_kind_must_have_one_shape_too(tmp_path):
     y = np.arange(12) % 2
-    arrays = {"train_inputs": np.zeros((12, 3)), "train_labels": y, "test_inputs": np.zeros((12, 4)), "test_labels": y}
+    shapes = {"train_inputs": np.zeros((12, 3)), "test_inputs": np.zeros((12, 4))}
+    np.savez(tmp_path / "rows.npz", train_labels=y, test_labels=y, **shapes)
     with pytest.raises(InputError, match="one kind and shape"):
-        confide.load_dataset(arrays)
+        confide.load_dataset(str(tmp_path / "rows.npz"))
 
 
 def test_label_noise_of_two_classes_is_the_other_class():
