@@ -568,6 +568,11 @@ def page(outcomes: list[tuple[Mutant, str]], args: argparse.Namespace, known: Co
         "one that no fast test reaches counts as not killed. What changes speed, looks or words alone is not tried; "
         f"{len(equivalent_mutants())} mutants",
         "that change nothing are listed with their reasons in `tools/equivalent_mutants.json` and not drawn.",
+        *(
+            ["", "**A lower bound: only the tests of the command were tried.** All fast tests together kill more."]
+            if args.tests != ["tests"]
+            else []
+        ),
         "",
         f"`python tools/mutate.py --each {args.each} --seed {args.seed}"
         f"{' --packages ' + ' '.join(args.packages) if args.packages else ''}"
