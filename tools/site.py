@@ -421,6 +421,25 @@ def settings_of(
     }
 
 
+# What a page would fetch from elsewhere, by itself: a link that a reader follows is none of it.
+
+ELSEWHERE = re.compile(
+    r"""<(?:script|img|link|iframe|source|video|audio|object|embed)\b[^>]*?\b(?:src|href|srcset|data)=["']?(?:https?:)?//"""
+    r"""|url\(\s*["']?(?:https?:)?//|@import\s+["'](?:https?:)?//""",
+    re.I,
+)
+
+
+def requests_elsewhere(folder: Path) -> list[str]:
+    """Pages and styles that would ask another server, each with the place."""
+    found = []
+    for page in sorted(folder.rglob("*")):
+        if page.suffix in (".html", ".css"):
+            text = page.read_text(encoding="utf-8")
+            found += [f"{page.relative_to(folder)}: {text[m.start() : m.end() + 40]}" for m in ELSEWHERE.finditer(text)]
+    return found
+
+
 def main() -> None:
     target = Path(sys.argv[1]).resolve()
     source = target.with_name(target.name + "-source")
@@ -432,6 +451,8 @@ def main() -> None:
     quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}  # an advertisement, not a warning of this build
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-f", str(config)]
     subprocess.run(command, check=True, env=quiet)
+    if places := requests_elsewhere(target):
+        raise SystemExit("these would be fetched from elsewhere:\n" + "\n".join(places))
     print(f"{sum(1 for _ in target.rglob('*.html'))} pages: {target / 'index.html'}")
     print(f"search works where it is served: python -m http.server -d {target}")
 
