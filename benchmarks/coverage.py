@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import platform
 import subprocess
 import time
@@ -344,7 +345,7 @@ class Study:
         first = min(progress.done.values())
         for seed in range(first, last):
             words = [word for word in WORDS if progress.done[word] <= seed]
-            view = View(metric_samples(drawn_set(cell, seed)))
+            view = View(metric_samples(drawn_set(cell, seed), class_table=True))
             theory = by_theory(view, words, seed)
             other = {}
             if seed < resampled and cell.n <= LARGEST_RESAMPLED and not cell.thinned:
@@ -356,6 +357,8 @@ class Study:
 
 
 def commit_here() -> str:
+    if "COMMIT" in os.environ:
+        return os.environ["COMMIT"]
     git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
     return subprocess.run(git, capture_output=True, text=True).stdout.strip() or "not stated"
 

@@ -29,8 +29,11 @@ def bernoulli_sums(mean: Floats, variance: Floats, rng: np.random.Generator, dra
     expected = np.maximum(mean, 0.0)
     chance = np.clip(1 - variance / np.maximum(expected, 1e-300), 1e-9, 1.0)
     trials = np.maximum(np.ceil(expected), np.round(expected / chance)).clip(1)
-    size = None if draws is None else (draws, *mean.shape)
-    return rng.binomial(trials.astype(np.int64), np.minimum(expected / trials, 1.0), size).astype(np.float64)
+    number, rate = trials.astype(np.int64), np.minimum(expected / trials, 1.0)
+    if draws is None:
+        return rng.binomial(number, rate).astype(np.float64)
+    # All draws of one sum after another: numpy prepares a distribution anew whenever its numbers change.
+    return rng.binomial(number[:, None], rate[:, None], (len(mean), draws)).astype(np.float64).T
 
 
 RESAMPLES = 1000

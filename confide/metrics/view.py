@@ -9,10 +9,10 @@ themselves are weighted there are no runs: every score is a step. Their weights 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -22,6 +22,8 @@ from confide.checks import InputError, as_tensor, check_choice, check_finite, ch
 from confide.numerics.binning import BinSums, mass_starts, width_edges
 from confide.predictions import Predictions, class_values, probability_blocks
 from confide.types import Flags, Floating, Floats, Indices
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -315,7 +317,7 @@ class MetricSamples:
         weights = self.design.weights
         return float(self.n if weights is None else weights.sum() ** 2 / (weights @ weights))
 
-    @property
+    @cached_property
     def wrong(self) -> NDArray[np.bool_]:
         return np.asarray(~self.predictions.facts.correct.cpu().numpy(), dtype=np.bool_)
 
@@ -412,6 +414,14 @@ class View:
         self.base, self.weights, self.wrong = base, base.design.weights if weights is None else weights, wrong
         self.n = float(base.n if self.weights is None else self.weights.sum())
         self._ranks: dict[str | int, Ranks] = {}
+        self._derived: dict[Hashable, Any] = {}
+
+    def derived(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """What several metrics ask for, computed when it is first asked for."""
+        if key not in self._derived:
+            self._derived[key] = compute()
+        value: T = self._derived[key]
+        return value
 
     @property
     def predictions(self) -> Predictions:
