@@ -2,7 +2,8 @@
 
 Labels are drawn from softmax(z); the model says what the cell makes of z. True values come from a population of
 4 million in the same bins; where a model is calibrated the true calibration errors are 0. Every cell has 2,000 sets
-(`--sets`), the bootstrap 300 of the same sets with n up to 2,000, with 200 resamples each.
+(`--sets`; weighted ones a fifth), the bootstrap 300 of the same sets with n up to 2,000 (the first hundred and the last
+two), with 200 resamples each.
 
     python -m benchmarks.coverage benchmarks/results/coverage                  # .json and .md; an hour on one core
     python -m benchmarks.coverage benchmarks/results/coverage --again mce ece  # these metrics anew, the others stay
@@ -43,6 +44,8 @@ WORDS = (
 )
 BOOTSTRAPPED = tuple(word for word in WORDS[:15] if word != "classwise_ece")
 RESAMPLES, LARGEST_RESAMPLED = 200, 2000
+WEIGHTED_PART = 5
+"""Weighted cells have that part of the sets."""
 CHUNK = 50
 """Sets of a cell before the next cell has its turn."""
 
@@ -336,11 +339,13 @@ class Study:
                 before = time.process_time()
                 if truth_key(cell) not in self.truth:
                     self.truth[truth_key(cell)] = population(cell)
-                if self._measure(cell, self.cells[key], min(upto, sets), resampled):
+                last = min(upto, sets // WEIGHTED_PART if cell.thinned else sets)
+                bootstrapped = [*range(resampled // 3), *range(sets - (resampled - resampled // 3), sets)]
+                if self._measure(cell, self.cells[key], last, set(bootstrapped)):
                     self.seconds += time.process_time() - before
                     self.save()
 
-    def _measure(self, cell: Cell, progress: Progress, last: int, resampled: int) -> bool:
+    def _measure(self, cell: Cell, progress: Progress, last: int, bootstrapped: set[int]) -> bool:
         """The sets of a cell up to the last, of the metrics that do not have them."""
         first = min(progress.done.values())
         for seed in range(first, last):
@@ -348,7 +353,7 @@ class Study:
             view = View(metric_samples(drawn_set(cell, seed), class_table=True))
             theory = by_theory(view, words, seed)
             other = {}
-            if seed < resampled and cell.n <= LARGEST_RESAMPLED and not cell.thinned:
+            if seed in bootstrapped and cell.n <= LARGEST_RESAMPLED and not cell.thinned:
                 other = by_bootstrap(view, theory, seed)
             for word in words:
                 progress.tallies[word].add(theory[word], other.get(word), self.truth[truth_key(cell)][word])
@@ -388,7 +393,7 @@ def judged(study: Study) -> dict[tuple[str, str], set[str]]:
     return verdicts
 
 
-def page(study: Study, command: str, resampled: int) -> str:
+def page(study: Study, command: str) -> str:
     """The results as Markdown."""
     verdicts = judged(study)
     few = {place for place in verdicts if study.cells[place[0]].tallies[place[1]].mostly_few}
@@ -420,8 +425,8 @@ def page(study: Study, command: str, resampled: int) -> str:
         f"- {count(BELOW)} hold the truth less often than the i.i.d. bootstrap on the same sets.",
         "",
         f"`{command}`, commit {commits_text(study)}, one thread, {platform.processor() or platform.machine()}, torch "
-        f"{torch.__version__}, {study.seconds / 60:.0f} minutes of CPU time. Bootstrap: {RESAMPLES} resamples of the "
-        f"first {resampled} sets where n is at most {LARGEST_RESAMPLED:,}. True values from {POPULATION:,} samples in "
+        f"{torch.__version__}, {study.seconds / 60:.0f} minutes of CPU time. Bootstrap: {RESAMPLES} resamples of "
+        f"{resampled_text(study)} of the same sets where n is at most {LARGEST_RESAMPLED:,}. True values from {POPULATION:,} samples in "
         "the same bins; 0 for the calibration errors of a calibrated model. ECE by sweep has no true value (its bins "
         "depend on the sample) and is not listed.",
         "",
@@ -437,7 +442,7 @@ def page(study: Study, command: str, resampled: int) -> str:
         "",
         "Samples whose first logit is low are mostly left out (a chance of 0.05 to 1 to be there) and weigh the "
         "inverse of that chance; the true values are those of the whole population. They are worth some 44 % of their "
-        "number.",
+        f"number. {max(max(study.cells[key].done.values()) for key in weighted)} sets each.",
         "",
         *table(study, weighted, shown),
         "",
@@ -465,8 +470,14 @@ def commits_text(study: Study) -> str:
 
 
 def sets_text(study: Study) -> str:
-    counts = [done for cell in study.cells.values() for done in cell.done.values()]
+    counts = [done for key, cell in study.cells.items() if not key.startswith(WEIGHTED) for done in cell.done.values()]
     return f"{min(counts):,} to {max(counts):,}" if min(counts) < max(counts) else f"{max(counts):,}"
+
+
+def resampled_text(study: Study) -> str:
+    counts = [max(t.paired for t in cell.tallies.values()) for cell in study.cells.values()]
+    known = [count for count in counts if count]
+    return f"{min(known)} to {max(known)}" if min(known) < max(known) else str(max(known))
 
 
 def paired_text(tally: Tally, key: str, word: str) -> str:
@@ -502,7 +513,7 @@ def main() -> None:
     study.forget(args.again)
     study.run(args.sets, args.resampled, args.minutes)
     command = f"python -m benchmarks.coverage {args.out} --sets {args.sets} --resampled {args.resampled}"
-    Path(f"{args.out}.md").write_text(page(study, command, args.resampled))
+    Path(f"{args.out}.md").write_text(page(study, command))
 
 
 if __name__ == "__main__":
