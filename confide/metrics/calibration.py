@@ -329,6 +329,9 @@ def ece(
 ) -> float:
     """Expected calibration error, sum over bins of n_b / n |mean confidence - accuracy|; empty bins count 0.
 
+    When: the usual figure, to compare with papers: beside its chance level.
+    When not: samples are few: it is above 0 by chance, and depends on the bins.
+
     Args:
         bins: how many; more bins see finer errors but also more noise. Default: Guo et al., 2017.
         binning: `width` for equal widths; `mass` for equal counts by rank, floor(i * bins / n), where ties are split
@@ -368,6 +371,9 @@ def ece(
 )
 def mce(view: View, *, bins: int = 15, binning: str = "width", closed: str = "right") -> float:
     """Maximum calibration error, max over non-empty bins of |mean confidence - accuracy|.
+
+    When: the worst bin matters.
+    When not: bins hold few samples: it shows the noisiest one.
 
     Args:
         bins: how many. Default: as for the expected calibration error.
@@ -505,6 +511,9 @@ def debiased_chance(
 def debiased_ece(view: View, *, bins: int = 15, binning: str = "mass", norm: int = 2, of: str = "top") -> float:
     """Debiased error, sqrt(max(0, sum_b n_b / n [(C_b - A_b)^2 - A_b (1 - A_b) / (n_b - 1)])).
 
+    When: samples are few for the bins: less biased than ece.
+    When not: the value is near 0: it is cut off there.
+
     Args:
         bins: how many; equal-mass ones have their edges between neighbouring samples, and equal edges merge.
         binning: `mass` or `width`. Default: the choice of the paper.
@@ -608,6 +617,9 @@ def sweep_chance(
 )
 def sweep_ece(view: View, *, binning: str = "mass", norm: int | str = 1) -> float:
     """ECE by monotonic sweep: bins grow from 2 until an accuracy falls below that of the bin before.
+
+    When: bins shall be as many as the data allow.
+    When not: confidence is not monotone in accuracy: it then takes few bins.
 
     Args:
         binning: `mass` for bins by rank, `width` for floor(c * bins). Default: the choice of the paper.
@@ -777,6 +789,9 @@ def smooth_ece(view: View) -> float:
     """Smooth ECE, the width s at which the integral of |mean of (c_i - o_i) K_s(t, c_i)| over t equals s.
 
     K_s is a Gaussian of width s reflected at 0 and 1. Errors below 1e-4 are bounded, not resolved.
+
+    When: a calibration error without bins.
+    When not: figures must compare with papers that use bins.
 
     Example:
         >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
