@@ -10,6 +10,7 @@ python -m benchmarks.dense_scale --images 500 --state dense-state --out benchmar
 from __future__ import annotations
 
 import argparse
+import json
 import platform
 import resource
 import subprocess
@@ -21,7 +22,6 @@ import numpy as np
 
 import confide
 from confide.evaluation import Sketch, evaluate_sketch
-from confide.files import formats
 
 CLASSES, HEIGHT, WIDTH, BLOCK, SURE = 19, 1024, 2048, 64, 1.5
 BANDS = (2.0, 8.0)
@@ -73,7 +73,7 @@ def count(images: Images, number: int, state: Path) -> tuple[Sketch, dict[str, f
     kept, log = state / "sketch.npz", state / "log.json"
     sketch, spent = Sketch(by=("boundary",)), {"images": 0, "make": 0.0, "count": 0.0, "memory": 0.0}
     if kept.exists():
-        sketch, spent = Sketch.load(kept), formats.read_json(log)
+        sketch, spent = Sketch.load(kept), json.loads(log.read_text())
     for k in range(int(spent["images"]), number):
         start = time.process_time()
         logits, labels = images.image(k)
@@ -85,7 +85,7 @@ def count(images: Images, number: int, state: Path) -> tuple[Sketch, dict[str, f
         spent["images"], spent["memory"] = k + 1, max(spent["memory"], memory())
         if (k + 1) % KEEP_EVERY == 0 or k + 1 == number:
             sketch.save(kept)
-            formats.write_json(log, spent)
+            log.write_text(json.dumps(spent))
             print(f"{k + 1} images, {spent['count'] / (k + 1):.2f} s to count each, {memory():.0f} MB", flush=True)
     return sketch, spent
 
@@ -105,7 +105,7 @@ def main() -> None:
         return (shard.replace(split="val") for shard in images.predictions(10_000, 10_000 + args.fit))
 
     if not (state / "fits.json").exists():
-        fits = {}
+        fits: dict[str, dict[str, float]] = {}
         for word, exact in (("temperature", False), ("temperature", True), ("vector", False), ("isotonic", False)):
             start = time.process_time()
             calibrator = confide.calibrators.fit_stream(word, held_out, exact=exact)
@@ -114,8 +114,8 @@ def main() -> None:
             fits[name] = {"seconds": time.process_time() - start, "memory": memory()}
             fits[name]["temperature"] = calibrator.temperature if word == "temperature" else 0.0
             print(name, fits[name], flush=True)
-        formats.write_json(state / "fits.json", fits)
-    fits = formats.read_json(state / "fits.json")
+        (state / "fits.json").write_text(json.dumps(fits))
+    fits = json.loads((state / "fits.json").read_text())
     sketch, spent = count(images, args.images, state)
     start = time.process_time()
     evaluation = evaluate_sketch(sketch, [*WORDS, "classwise_ece"])
@@ -129,8 +129,8 @@ def main() -> None:
         gaps["none"] = evaluate_sketch(confide.evaluation.sketch_of(images.predictions(0, 4)), ["ece"], False).value(
             "ece"
         )
-        formats.write_json(state / "calibrated.json", gaps)
-    gaps = formats.read_json(state / "calibrated.json")
+        (state / "calibrated.json").write_text(json.dumps(gaps))
+    gaps = json.loads((state / "calibrated.json").read_text())
     n = int(spent["images"])
     lines = [
         "# Segmented images in streams",
@@ -139,9 +139,9 @@ def main() -> None:
         f"fly (all together {n * CLASSES * HEIGHT * WIDTH * 4 / 1e9:.0f} GB of logits); no real ones. One process, one "
         "thread.",
         "",
-        f"Made in {spent['make']:.0f} s of CPU, counted in {spent['count']:.0f} s ({spent['count'] / n:.2f} s an image), "
-        f"evaluated in {evaluated:.1f} s. Memory at most {max(spent['memory'], memory()):.0f} MB, of which one image's "
-        f"logits and the texture that images are made of are {2 * CLASSES * HEIGHT * WIDTH * 4 / 2**20:.0f} MB.",
+        f"Made in {spent['make']:.0f} s of CPU, counted in {spent['count']:.0f} s ({spent['count'] / n:.2f} s an "
+        f"image), evaluated in {evaluated:.1f} s. Memory at most {max(spent['memory'], memory()):.0f} MB, of which one "
+        f"image's logits and the texture that images are made of are {2 * CLASSES * HEIGHT * WIDTH * 4 / 2**20:.0f} MB.",
         "",
         "| pixels | n | " + " | ".join(WORDS) + " |",
         "|---" * (len(WORDS) + 2) + "|",
@@ -170,8 +170,8 @@ def main() -> None:
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     lines += [
         "",
-        f"`python -m benchmarks.dense_scale --images {args.images} --fit {args.fit} --seed {args.seed} --state FOLDER`, "
-        f"commit {commit}, {platform.processor() or platform.machine()}.",
+        f"`python -m benchmarks.dense_scale --images {args.images} --fit {args.fit} --seed {args.seed} --state FOLDER`"
+        f", commit {commit}, {platform.processor() or platform.machine()}.",
     ]
     Path(args.out).write_text("\n".join(lines) + "\n", encoding="utf-8")
     print("\n".join(lines))

@@ -1,4 +1,4 @@
-"""Fits on more rows than memory holds: any calibrator on a random part of a stream, a temperature on all of its rows."""
+"""Fits on more rows than memory holds: any calibrator on rows drawn from a stream, a temperature on all of them."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +41,6 @@ PARTS = 64
 PART = "part"
 BINS = 15
 MOST_BUFFERED = 1 << 20
-SAME = ("unit", "split", "class_names")
-"""What all shards must have alike, and the groups with them."""
 
 
 def cells_of(sure: Floats, bins: Indices, bits: int) -> Indices:
@@ -135,6 +133,25 @@ class CountedRows:
         return CountedRows(self.fine[rows], self.coarse[rows], self.values[:, rows], self.units[rows])
 
 
+@dataclass(frozen=True)
+class SketchKind:
+    """What all shards of a sketch have alike; `names` are those of the facts that are summed."""
+
+    num_classes: int = 0
+    names: tuple[str, ...] = ()
+    unit: str | None = None
+    split: str | None = None
+    class_names: tuple[str, ...] | None = None
+    from_probabilities: bool = False
+
+    @classmethod
+    def of(cls, shard: Predictions) -> SketchKind:
+        """The kind of a shard."""
+        names = tuple(name for name in FACTS if getattr(shard.facts, name) is not None)
+        classes = shard.outputs.num_classes or 0
+        return cls(classes, names, shard.unit, shard.split, shard.class_names, shard.from_probabilities)
+
+
 @dataclass
 class Sketch:
     """Counts of samples by confidence and correctness, and by unit; `merge` adds those of other shards.
@@ -142,15 +159,9 @@ class Sketch:
     `by` names columns whose every value is a group with a sketch of its own.
     """
 
-    num_classes: int = 0
-    names: tuple[str, ...] = ()
-    """Of the facts that are summed."""
-    unit: str | None = None
+    kind: SketchKind = field(default_factory=SketchKind)
     units: dict[str, int] = field(default_factory=dict)
     rows: int = 0
-    split: str | None = None
-    class_names: tuple[str, ...] | None = None
-    from_probabilities: bool = False
     by: tuple[str, ...] = ()
     groups: dict[str, Sketch] = field(default_factory=dict)
     fine: CellTable = field(default_factory=lambda: CellTable.empty(0))
@@ -172,14 +183,11 @@ class Sketch:
             self.classes = table if self.classes is None else self.classes + table
         facts = shard.facts
         right = facts.correct.cpu().numpy().astype(np.intp)
-        if not self.rows:
-            names = tuple(name for name in FACTS if getattr(facts, name) is not None)
-            self._begin(shard.num_classes, names, shard.unit, shard.split, shard.class_names, shard.from_probabilities)
-            self.by = (*self.by, *["label"] * (shard.is_multilabel and "label" not in self.by))
-        elif (shard.unit, shard.split, shard.class_names) != (self.unit, self.split, self.class_names):
-            raise InputError("all shards must have one split, one unit and the same classes; check the last one")
+        self._begin(SketchKind.of(shard))
+        if shard.is_multilabel and "label" not in self.by:
+            self.by = (*self.by, "label")
         sure = facts.sureness()
-        vectors = [facts.need(name).double().cpu().numpy() for name in self.names]
+        vectors = [facts.need(name).double().cpu().numpy() for name in self.kind.names]
         bins = width_bin_of(sure.copy(), BINS)
         fine, coarse = (cells_of(sure, bins, bits) << 1 | right for bits in (FINE, COARSE))
         counted = CountedRows(fine, coarse, np.stack([np.ones(len(sure)), sure, *vectors]), self._unit_of(shard))
@@ -190,20 +198,16 @@ class Sketch:
                 own = self._group(grouping.label(int(group)), word)
                 own._count(counted.take(np.flatnonzero(grouping.index == group)))
 
-    def _begin(
-        self,
-        num_classes: int,
-        names: tuple[str, ...],
-        unit: str | None,
-        split: str | None,
-        class_names: tuple[str, ...] | None,
-        from_probabilities: bool,
-    ) -> None:
-        self.num_classes, self.names, self.unit, self.split = num_classes, names, unit, split
-        self.class_names, self.from_probabilities = class_names, from_probabilities
-        parts = PARTS if unit is None else 0
-        self.fine = CellTable.empty(2 + len(names), 2 * cell_count(FINE))
-        self.coarse = CellTable.empty(2 + len(names), 2 * cell_count(COARSE) * parts)
+    def _begin(self, kind: SketchKind) -> None:
+        """Be of that kind, or stay of it."""
+        if self.rows or self.fine.span:
+            if kind != self.kind:
+                raise InputError("all shards must have one split, one unit and the same classes; check the last one")
+            return
+        self.kind = kind
+        width, parts = 2 + len(kind.names), PARTS if kind.unit is None else 0
+        self.fine = CellTable.empty(width, 2 * cell_count(FINE))
+        self.coarse = CellTable.empty(width, 2 * cell_count(COARSE) * parts)
 
     def _group(self, name: str, word: str) -> Sketch:
         """The sketch of a group, whose units are those of the whole."""
@@ -215,7 +219,7 @@ class Sketch:
                     "cut it into ranges first"
                 )
             self.groups[name] = own = Sketch(units=self.units)
-            own._begin(*(getattr(self, k) for k in ("num_classes", "names", *SAME)), self.from_probabilities)
+            own._begin(self.kind)
         return self.groups[name]
 
     def _count(self, counted: CountedRows) -> None:
@@ -238,12 +242,10 @@ class Sketch:
         """Add the counts of another sketch."""
         if not other.rows:
             return self
-        own, same = ((s.num_classes, s.names, s.by, *(getattr(s, k) for k in SAME)) for s in (self, other))
-        if self.rows and own != same:
-            raise InputError("all shards must have one split, one unit and the same classes; check the last one")
-        if not self.rows:
-            self._begin(*(getattr(other, k) for k in ("num_classes", "names", *SAME)), other.from_probabilities)
-            self.by = other.by
+        if self.rows and self.by != other.by:
+            raise InputError(f"all sketches must be by the same columns, got {other.by} after {self.by}; make it again")
+        self._begin(other.kind)
+        self.by = other.by
         renamed = np.array([self.units.setdefault(name, len(self.units)) for name in other.units], dtype=np.intp)
         self._add_cells(other, renamed)
         for name, group in other.groups.items():
@@ -256,7 +258,7 @@ class Sketch:
         """The cells of another sketch, whose units have these numbers here."""
         self.fine.add(other.fine.settle().keys, other.fine.sums.T)
         keys, width = other.coarse.settle().keys, 2 * cell_count(COARSE)
-        if self.unit is not None:
+        if self.kind.unit is not None:
             keys = keys % width + renamed[keys // width] * width
         self.coarse.add(keys, other.coarse.sums.T)
         self.rows += other.rows
@@ -265,16 +267,21 @@ class Sketch:
         """The cells as weighted samples: a row a cell, with the means of its facts."""
         keys, sums = table.settle().keys, table.sums
         count = sums[:, 0]
-        means = dict(zip(("confidence", *self.names), (torch.from_numpy(c / count) for c in sums.T[1:]), strict=True))
+        # Right and wrong rows of a cell get one confidence: they are tied, and its sums stay what they are.
+        starts = np.flatnonzero(np.diff(keys >> 1, prepend=-1))
+        both = np.add.reduceat(sums[:, :2], starts, axis=0)
+        confidence = np.repeat(both[:, 1] / both[:, 0], np.diff(starts, append=len(keys)))
+        means = {name: torch.from_numpy(total / count) for name, total in zip(self.kind.names, sums.T[2:], strict=True)}
+        means["confidence"] = torch.from_numpy(confidence)
         facts = Facts(right=torch.from_numpy((keys & 1).astype(bool)), **means)
         return Predictions.from_facts(
             facts,
             None,
-            self.num_classes,
+            self.kind.num_classes,
             self.classes,
-            from_probabilities=self.from_probabilities,
-            split=self.split,
-            class_names=self.class_names,
+            from_probabilities=self.kind.from_probabilities,
+            split=self.kind.split,
+            class_names=self.kind.class_names,
             weights=count,
             columns={PART: keys // (2 * cell_count(COARSE))},
             unit=PART,
@@ -303,14 +310,9 @@ class Sketch:
         if self.classes is not None:
             columns |= {f"classes_{name}": values for name, values in vars(self.classes).items() if values is not None}
         about = {
-            "num_classes": self.num_classes,
-            "names": self.names,
-            "unit": self.unit,
+            "kind": asdict(self.kind),
             "units": list(self.units),
             "rows": self.rows,
-            "split": self.split,
-            "class_names": self.class_names,
-            "from_probabilities": self.from_probabilities,
             "by": self.by,
             "groups": {name: group.rows for name, group in self.groups.items()},
         }
@@ -328,22 +330,22 @@ class Sketch:
         if not isinstance(about, dict):
             raise InputError(f"{path} must be a sketch, got another file; make it again")
 
-        def tables(first: str) -> dict[str, CellTable]:
-            names = {name: f"{first}{name}" for name in ("fine", "coarse")}
-            return {k: CellTable(columns[f"{name}_keys"], columns[f"{name}_sums"]) for k, name in names.items()}
+        named = about["kind"].pop("class_names")
+        names = tuple(about["kind"].pop("names"))
+        kind = SketchKind(**about["kind"], names=names, class_names=None if named is None else tuple(named))
+        units = {name: k for k, name in enumerate(about["units"])}
 
+        def part(first: str, rows: int) -> Sketch:
+            names = [f"{first}{table}" for table in ("fine", "coarse")]
+            fine, coarse = (CellTable(columns[f"{name}_keys"], columns[f"{name}_sums"]) for name in names)
+            return cls(kind, units, rows, fine=fine, coarse=coarse)
+
+        sketch = part("", about["rows"])
+        sizes = about["groups"].items()
+        sketch.groups = {name: part(f"group{k}_", rows) for k, (name, rows) in enumerate(sizes)}
         sums = {k.removeprefix("classes_"): v for k, v in columns.items() if k.startswith("classes_")}
-        units = {name: k for k, name in enumerate(about.pop("units"))}
-        named, by = about.pop("class_names"), tuple(about.pop("by"))
-        same: dict[str, Any] = {"names": tuple(about.pop("names")), "units": units}
-        same["class_names"] = None if named is None else tuple(named)
-        sizes, rows = about.pop("groups"), about.pop("rows")
-        groups = {
-            name: cls(**about, **same, rows=size, **tables(f"group{k}_"))
-            for k, (name, size) in enumerate(sizes.items())
-        }
-        own: dict[str, Any] = {"by": by, "groups": groups, "classes": ClassTable(**sums) if sums else None}
-        return cls(**about, **same, **own, rows=rows, **tables(""))
+        sketch.by, sketch.classes = tuple(about["by"]), ClassTable(**sums) if sums else None
+        return sketch
 
 
 def sketch_of(source: Any, split: str | None = None, by: str | Sequence[str] = ()) -> Sketch:
@@ -414,7 +416,7 @@ def evaluate_sketch(
         >>> round(evaluation.value("accuracy"), 3)
         0.667
     """
-    called = "pixels" if sketch.unit == "image" else "samples"
+    called = "pixels" if sketch.kind.unit == "image" else "samples"
     known = About(title=title, unit=called).over(about or About())
     options: dict[str, Any] = {"model": model, "seed": seed, "score": "msp", "about": known}
     whole = evaluate(sketch.record(sketch.fine).replace(unit=None), metrics, False, **options)
