@@ -423,6 +423,13 @@ class View:
         value: T = self._derived[key]
         return value
 
+    @classmethod
+    def of_ranks(cls, ranks: Ranks) -> View:
+        """A view that knows how samples rank by confidence, and nothing else of them."""
+        view = cls(metric_samples(Predictions.from_pairs([1], [0.5])))
+        view.n, view._ranks["msp"] = ranks.n, ranks
+        return view
+
     @property
     def predictions(self) -> Predictions:
         return self.base.predictions
