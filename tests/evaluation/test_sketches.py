@@ -119,7 +119,7 @@ def test_a_killed_worker_changes_no_number(tmp_path, monkeypatch):
     for k in range(2):
         whole.take(np.arange(1000 * k, 1000 * k + 1000)).save(tmp_path / f"shards/{k}.parquet")
     plain = confide.pipeline.sketch_folder(tmp_path / "shards", tmp_path / "a", workers=1)
-    monkeypatch.setattr(confide.pipeline, "sketch_files", dies_once)
+    monkeypatch.setattr(confide.pipeline.shards, "sketch_files", dies_once)
     killed = confide.pipeline.sketch_folder(tmp_path / "shards", tmp_path / "b", workers=1)
     assert list((tmp_path / "b").glob("*.tried"))
     values = [[m.value for m in evaluate_sketch(s).measurements] for s in (plain, killed)]
