@@ -199,7 +199,12 @@ def best_scale(logits: Tensor, labels: Tensor, weights: Floats | None = None) ->
     spread = rows.spread()
     if spread <= 0.0:
         return Optimum(1.0)
-    return search_scale(rows, "nll", -math.log(spread / 4), (spread / SPREAD_LIMIT, spread * SPREAD_LIMIT))
+    return search_scale(rows, "nll", -math.log(spread / 4), temperature_bounds(spread))
+
+
+def temperature_bounds(spread: float) -> tuple[float, float]:
+    """The smallest and the largest T that is looked for, for logits of that spread."""
+    return spread / SPREAD_LIMIT, spread * SPREAD_LIMIT
 
 
 def search_scale(rows: TemperedRows, criterion: str, start: float, bounds: tuple[float, float]) -> Optimum:

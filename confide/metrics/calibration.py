@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -58,10 +58,15 @@ class Binned:
     weight: Floats | None
     order: Indices | None
     unit: Indices | None = None
+    _drawn: dict[tuple[int, int], tuple[Floats, Floats]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, view: View, bins: int, binning: str, closed: str = "right", edges: str = "rank") -> Binned:
         """The samples of a view in the bins of the expected calibration error."""
+        return view.derived((cls, bins, binning, closed, edges), lambda: cls._of(view, bins, binning, closed, edges))
+
+    @classmethod
+    def _of(cls, view: View, bins: int, binning: str, closed: str, edges: str) -> Binned:
         ordered = view.base.ordered("msp")
         if binning == "mass" and ordered.order is None and ordered.tied.any():
             # An edge may part a tie, in the order given, which only the other sort keeps.
@@ -172,8 +177,16 @@ class Binned:
         """Sums of confidence less correctness per bin, drawn for a calibrated model (`draws bins`), and the counts.
 
         In bins of few samples every sample is drawn, in the others their number at once. Of samples that were drawn
-        several as one the covariance of the units' sums is what is known: normal draws have it.
+        several as one the covariance of the units' sums is what is known: normal draws have it. Errors of the same bins
+        (ECE, MCE) that ask with the same stream share the draws.
         """
+        state: dict[str, Any] = rng.bit_generator.state["state"]
+        key = (draws, int(state["state"]))
+        if key not in self._drawn:
+            self._drawn[key] = self._chance_gaps(draws, rng)
+        return self._drawn[key]
+
+    def _chance_gaps(self, draws: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
         if self.unit is not None:
             count = self.sums()
             gap = self.sums(self.residual) / np.where(count > 0, count, 1.0)
@@ -191,7 +204,7 @@ class Binned:
         few = (rows_in_bin > 0) & (rows_in_bin <= EXACT)
         if few.any():
             rows = np.flatnonzero(few[self.index])
-            misses = rng.random((draws, len(rows))) >= self.sure[rows]
+            misses = rng.random((draws, len(rows)), dtype=np.float32) >= self.sure[rows]
             starts = np.flatnonzero(np.diff(self.index[rows], prepend=-1))
             own = self.index[rows[starts]]
             drawn = misses if self.weight is None else misses * self.weight[rows]

@@ -361,9 +361,10 @@ def aupr_error(view: View, *, score: Any = "msp", form: str = "negated") -> floa
     total = float((ranks.new_errors[tie] * errors_left[tie] / left[tie]).sum())
     # Over a run of L errors with Q errors among R samples left, (Q - k) / (R - k) sums to L - (R - Q)(H[R] - H[R - L]).
     run = np.flatnonzero(~ranks.tied & (ranks.new_errors > 0))
-    sums = harmonic(int(ranks.n))
-    rise = sums[left[run].astype(np.intp)] - sums[(ranks.n - ranks.accepted[run]).astype(np.intp)]
-    total += float(ranks.new_errors[run].sum() - (left[run] - errors_left[run]) @ rise)
+    if len(run):
+        sums = harmonic(int(ranks.n))
+        rise = sums[left[run].astype(np.intp)] - sums[(ranks.n - ranks.accepted[run]).astype(np.intp)]
+        total += float(ranks.new_errors[run].sum() - (left[run] - errors_left[run]) @ rise)
     return total / ranks.wrong
 
 
