@@ -136,8 +136,8 @@ def main() -> None:
         "# Segmented images in streams",
         "",
         f"{n} images of {HEIGHT} x {WIDTH} pixels and {CLASSES} classes, {sketch.rows:,} pixels that count, made on "
-        f"the fly (all together {n * CLASSES * HEIGHT * WIDTH * 4 / 1e9:.0f} GB of logits); no real ones. One process, one "
-        "thread.",
+        f"the fly (all together {n * CLASSES * HEIGHT * WIDTH * 4 / 1e9:.0f} GB of logits); no real ones. One process, "
+        "one thread.",
         "",
         f"Made in {spent['make']:.0f} s of CPU, counted in {spent['count']:.0f} s ({spent['count'] / n:.2f} s an "
         f"image), evaluated in {evaluated:.1f} s. Memory at most {max(spent['memory'], memory()):.0f} MB, of which one "

@@ -24,6 +24,7 @@ from pathlib import Path
 import numpy as np
 
 import confide
+from confide import scale
 
 CHUNK, CLASSES = 65_536, 10
 
@@ -73,7 +74,7 @@ def shared_rows(rows: int, seed: int, engine: str, workers: int, folder: Path) -
         for k, first in enumerate(starts)
     ]
     wall = time.perf_counter()
-    confide.scale.map_items(count_part, parts, engine=engine, workers=workers, what="make and count")
+    scale.map_items(count_part, parts, engine=engine, workers=workers, what="make and count")
     wall = time.perf_counter() - wall
     spent = [json.loads(Path(part.target + ".json").read_text(encoding="utf-8")) for part in parts]
     before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, time.process_time()
@@ -106,8 +107,8 @@ def write_shared(args: argparse.Namespace) -> None:
         "a worker at most, of the merging process before and at most; the largest bound that a ranking's note tells; "
         "ECE.",
         "",
-        "| rows | parts | processes | make and count, s | wall, s | merge, s | evaluate, s | MB of a worker | MB before "
-        "| MB at most | rankings within | ECE |",
+        "| rows | parts | processes | make and count, s | wall, s | merge, s | evaluate, s | MB of a worker | "
+        "MB before | MB at most | rankings within | ECE |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for rows in args.rows:
