@@ -343,6 +343,9 @@ def temperature(
 ) -> FittedValues:
     """Temperature scaling, softmax(z / T) with one T for all classes.
 
+    When: first, and with few samples alone: one number, predicted classes and ranks kept.
+    When not: groups or shifted data are wrong in different directions: one number serves all alike.
+
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
         labels: their classes, `n`.
@@ -443,6 +446,9 @@ def ensemble_temperature(
     bounds: tuple[float, float] = (0.05, 5.0),
 ) -> FittedValues:
     """Ensemble temperature scaling, w0 softmax(z / T) + w1 softmax(z) + w2 / c, the weights on the simplex.
+
+    When: one temperature is nearly right and a rest of doubt shall be possible.
+    When not: one temperature is right: two numbers more gain nothing.
 
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.

@@ -200,8 +200,9 @@ def group_rows(base: MetricSamples, grouping: SampleGroups, tag: ModelStage, how
         request, values = MetricRequest(METRICS.get(word), {}), per_sample(base, word)
         sums = np.bincount(index, values if design.weights is None else values * design.weights, minlength=len(sizes))
         means = sums / np.where(total > 0, total, 1.0)
-        apart = values - means[index]
-        squares = np.bincount(index, apart**2, minlength=len(sizes))
+        if how is not None:
+            apart = values - means[index]
+            squares = np.bincount(index, apart**2, minlength=len(sizes))
         for group in np.flatnonzero(sizes).tolist():
             value, size, bounds = float(means[group]), int(sizes[group]), None
             if how is not None:
