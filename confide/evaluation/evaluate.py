@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from confide import dense
 from confide.checks import InputError, did_you_mean
 from confide.evaluation.curves import all_curves
+from confide.evaluation.gallery import map_gallery
 from confide.evaluation.streaming import as_predictions
 from confide.files.columns import WEIGHT_COLUMNS
 from confide.metrics.base import METRICS, MetricSpec, metric_name, note_of, parse_metric, table_words, value_of
@@ -541,6 +543,7 @@ def evaluate(
         curves=tuple(replace(curve, model=model, stage=stage, split=predictions.split) for curve in curves),
         about=known.over(about or About()).over(about_predictions(predictions, scores, seed)),
         warnings=label_doubts(predictions),
+        samples=map_gallery(predictions) if dense.are_pixels(predictions) else (),
     )
 
 
