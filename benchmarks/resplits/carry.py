@@ -6,6 +6,7 @@ A machine that takes little at a time gets the pictures in several calls, and wh
 from __future__ import annotations
 
 import contextlib
+import shutil
 import tarfile
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from confide import files
 from confide.checks import InputError
 
 BATCHES = (*(f"data_batch_{k}" for k in range(1, 6)), "test_batch")
+CLASSES = "batches.meta.txt"
+"""The file of the classes' names."""
 BATCH, ACROSS, SIDE = 10_000, 100, 32
 LARGEST, MOST_ARCHIVES = 14 << 20, 4
 """Bytes of an archive and archives of a call: what a machine gives back at once."""
@@ -35,6 +38,7 @@ def pack(source: Path, target: Path) -> None:
         with files.atomic(target / f"{name}.webp") as temporary:
             picture.save(temporary, "webp", lossless=True, quality=50)
     np.save(target / "labels.npy", np.concatenate(labels))
+    shutil.copyfile(source / CLASSES, target / CLASSES)
 
 
 def unpack(source: Path, target: Path) -> Path:
@@ -44,6 +48,7 @@ def unpack(source: Path, target: Path) -> Path:
         raise InputError(f"{source} must hold {', '.join(f'{name}.webp' for name in missing)}; carry them over first")
     folder = target / "cifar-10-batches-bin"
     folder.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source / CLASSES, folder / CLASSES)
     labels = np.load(source / "labels.npy").reshape(len(BATCHES), BATCH)
     for name, own in zip(BATCHES, labels, strict=True):
         if not (folder / f"{name}.bin").exists():

@@ -11,10 +11,11 @@ def test_images_are_packed_without_loss(tmp_path, monkeypatch):
     draw = np.random.default_rng(0)
     for name in carry.BATCHES:
         draw.integers(0, 256, (40, 3073), dtype=np.uint8).tofile(tmp_path / f"{name}.bin")
+    (tmp_path / carry.CLASSES).write_text("airplane\n")
     carry.pack(tmp_path, tmp_path / "packed")
     folder = carry.unpack(tmp_path / "packed", tmp_path / "out")
-    for name in carry.BATCHES:
-        assert (folder / f"{name}.bin").read_bytes() == (tmp_path / f"{name}.bin").read_bytes()
+    for name in (*(f"{batch}.bin" for batch in carry.BATCHES), carry.CLASSES):
+        assert (folder / name).read_bytes() == (tmp_path / name).read_bytes()
 
 
 def test_what_was_made_goes_back_in_archives_of_a_size_and_a_torn_one_gives_what_it_has(tmp_path, monkeypatch):
