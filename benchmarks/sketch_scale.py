@@ -56,7 +56,8 @@ def table_row(rows: int, seed: int) -> str:
     evaluation = confide.evaluation.evaluate_sketch(sketch)
     evaluated = time.process_time() - start
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    bound = sketch.ranking_bounds()["auroc"]
+    limits, auroc = sketch.ranking_limits(["auroc"])["auroc"], evaluation.value("auroc")
+    bound = max(abs(limit - auroc) for limit in limits)
     cells, value = len(sketch.fine.settle().keys), evaluation.value("ece")
     return (
         f"| {rows:,} | {making_s:.1f} | {counted:.1f} | {evaluated:.1f} | {cells:,} | {before:.0f} | {memory:.0f} | "

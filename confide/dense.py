@@ -60,7 +60,7 @@ def image_rows(
     if most is not None and len(places) > most:
         places = np.sort(generator(seed, "pixels", number).choice(places, most, replace=False))
     at = torch.from_numpy(places)
-    rows = values.reshape(classes, size)[:, at.to(values.device)].T.contiguous()
+    rows = values.reshape(classes, size).T.index_select(0, at.to(values.device))
     own = None if truth is None else torch.from_numpy(truth.reshape(-1)[places].astype(np.int64))
     distance = boundary_distance(truth, ignore_index).reshape(-1)[places] if boundary and truth is not None else None
     return PixelRows(rows, own, places, distance)
@@ -168,7 +168,7 @@ def pixels(
             raise InputError("boundary= needs labels, whose boundaries the bands are of; leave it out")
         columns[BOUNDARY] = band_names(np.concatenate(distances), boundary)
     truths = [part.labels for part in parts if part.labels is not None]
-    together = torch.cat([part.outputs for part in parts])
+    together = parts[0].outputs if len(parts) == 1 else torch.cat([part.outputs for part in parts])
     record: dict[str, Any] = {"split": split, "columns": columns, "class_names": class_names, "unit": IMAGE}
     make = Predictions if probs is None else Predictions.from_probs
     return make(together, torch.cat(truths) if truths else None, **record)

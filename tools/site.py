@@ -20,6 +20,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from html import escape
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,10 @@ from typing import Any
 import yaml
 
 from confide.cli.list import FAMILIES, registry_of
-from confide.registry import Method
+from confide.registry import ADVICE, Method
+
+sys.path.insert(0, str(Path(__file__).parent))
+from typeset import typeset
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -50,6 +54,7 @@ ROWS = {
 }
 """Methods whose rows are called otherwise: one for each of their options."""
 MOST_TABLES = 4
+WITHOUT_FORMULA = ("features", "models", "data")
 
 
 @dataclass(frozen=True)
@@ -121,14 +126,20 @@ def example_of(section: str) -> str:
 
 
 def method_page(family: str, method: Method[Any]) -> str:
-    """Formula, paper, options, what was measured, an example."""
+    """Formula, when to use it, paper, options, what was measured, an example."""
     first, text, sections = parts_of(inspect.getdoc(method.function) or method.summary)
-    name, _, formula = first.rstrip(".").partition(", ")
-    lines = [f"# {method.word}", "", f"*{family}* · {name.strip()}.", ""]
-    lines += ["```text", formula, "```", ""] if formula else []
-    lines += [f"**Paper.** {method.paper}", ""] if method.paper else []
-    if text:
-        lines += ["**When, and how it differs.** " + re.sub(r"\n(?=\S)", " ", text), ""]
+    advice = method.advice
+    own = [part for part in re.split(r"\n\s*\n", text) if part and not part.startswith(ADVICE)]
+    what = escape(first) if family in WITHOUT_FORMULA else typeset(first)
+    lines = [f"# {method.word}", "", f'<div class="formula">{what}</div>', ""]
+    lines += [re.sub(r"\n(?=\S)", " ", part) + "\n" for part in own]
+    if advice.when:
+        lines += [f"**When to use it.** {sentence(advice.when)}", "", f"**When not.** {sentence(advice.when_not)}", ""]
+    lines += [f"**Paper.** {method.paper}.", ""]
+    if advice.differs:
+        lines += [f"**Differs from** {advice.differs}".replace("the errata", "[the errata](../../docs/errata.md)"), ""]
+    elif family not in WITHOUT_FORMULA and not method.paper.startswith("Confide"):
+        lines += ["**Differs from the paper:** in nothing that is known.", ""]
     lines += facts_of(method)
     known = arguments_of(sections.get("Args", ""))
     if method.options:
@@ -152,14 +163,20 @@ def method_page(family: str, method: Method[Any]) -> str:
     return "\n".join(lines)
 
 
+def sentence(text: str) -> str:
+    """A line of advice as a sentence; words of methods stay small."""
+    return text[0].upper() + text[1:]
+
+
 def facts_of(method: Method[Any]) -> list[str]:
     """What the family says of it: plain facts of its spec."""
     hidden = ("ranges", "choices", "aliases", "corners", "from_code", "info", "variants", "value", "title", "check")
     facts = {name: value for name, value in method.spec.as_dict().items() if name not in hidden}
-    simple = {name: value for name, value in facts.items() if isinstance(value, (str, int, float, bool, tuple))}
+    words = {True: "yes", False: "no"}
+    simple = {name: words.get(value, value) for name, value in facts.items() if isinstance(value, (str, int, float))}
     if not simple:
         return []
-    return ["**Facts.** " + "; ".join(f"{name.replace('_', ' ')}: `{value}`" for name, value in simple.items()), ""]
+    return ["**Facts.** " + "; ".join(f"{name.replace('_', ' ')}: {value}" for name, value in simple.items()) + ".", ""]
 
 
 # The tutorials, cell by cell, with what they print.
@@ -238,6 +255,11 @@ GUIDES = (
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
 
+CSS = """.formula { margin: 1em 0; padding: .8em 1em; background: var(--md-code-bg-color); line-height: 2.2; }
+.formula math { font-size: 1.15em; }
+"""
+
+
 def with_known_links(text: str) -> str:
     """A link to a file of the repository that is no page becomes its words."""
 
@@ -258,6 +280,7 @@ def gather(source: Path, *, run: bool = True) -> dict[str, Any]:
         target = source / page.relative_to(ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(with_known_links(page.read_text(encoding="utf-8")), encoding="utf-8")
+    write(source / "site.css", CSS)
     shutil.copytree(ROOT / "docs" / "images", source / "docs" / "images")
     for picture in RESULTS.rglob("*.png"):
         shutil.copy(picture, source / picture.relative_to(ROOT))
@@ -335,6 +358,7 @@ def settings_of(source: Path, methods: list[Any], tutorials: list[Any], referenc
         },
         "plugins": ["material/search"],
         "use_directory_urls": False,
+        "extra_css": ["site.css"],
         "markdown_extensions": ["tables", "admonition", "pymdownx.highlight", "pymdownx.superfences"],
         "validation": {"links": {"not_found": "warn", "anchors": "info", "unrecognized_links": "info"}},
         "nav": [

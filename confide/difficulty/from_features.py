@@ -189,13 +189,17 @@ def _augmented_rows(run: Any, values: Any) -> Any:
     return rows
 
 
-def _gaussian_method(word: str, formula: str, *, paper: str, relative: bool) -> Callable[..., GaussianDifficulty]:
+def _gaussian_method(
+    word: str, formula: str, use: str, *, paper: str, relative: bool
+) -> Callable[..., GaussianDifficulty]:
     """Register `rmd` or `md`: they differ in what is subtracted, and in nothing else."""
 
     def method(
         values: Any, labels: NDArray[np.int64], *, shrinkage: Any = "auto", augmented: Sequence[Any] = ()
     ) -> GaussianDifficulty:
         """{formula}.
+
+        {use}
 
         Args:
             values: feature rows `n d`; `difficulty.fit` checks them and puts the result into a `FittedDifficulty`.
@@ -219,7 +223,7 @@ def _gaussian_method(word: str, formula: str, *, paper: str, relative: bool) -> 
         """
         return fit_gaussian_difficulty(values, labels, shrinkage, augmented, relative=relative)
 
-    method.__doc__ = (method.__doc__ or "").format(word=word, formula=formula)
+    method.__doc__ = (method.__doc__ or "").format(word=word, formula=formula, use=use)
     method.__name__ = method.__qualname__ = word
     corners: tuple[dict[str, Any], ...] = ({"shrinkage": "ledoit_wolf"}, {"shrinkage": "oas"}, {"shrinkage": 1.0})
     restore = partial(restore_gaussians, relative=relative)
@@ -237,12 +241,18 @@ def _gaussian_method(word: str, formula: str, *, paper: str, relative: bool) -> 
 rmd = _gaussian_method(
     "rmd",
     "Relative Mahalanobis distance, (x - mu_y)' Sigma^-1 (x - mu_y) - (x - mu)' Sigma_all^-1 (x - mu)",
+    """When: features of a pre-trained network and labels are there: wrong labels, hard benchmarks, weights of a loss.
+        When not: there are no labels: take combined.
+
+        Differs from the paper: both distances are positive, so that hard samples are large (see the errata).""",
     paper="Cui et al., 2023; Ren et al., 2021, arXiv:2106.09022",
     relative=True,
 )
 md = _gaussian_method(
     "md",
     "Mahalanobis distance to the own class, (x - mu_y)' Sigma^-1 (x - mu_y)",
+    """When: classes are compact in the features.
+        When not: features vary in directions that have nothing to do with class: take rmd.""",
     paper="Lee et al., 2018, arXiv:1807.03888",
     relative=False,
 )
@@ -298,6 +308,9 @@ def restore_prototypes(numbers: Mapping[str, Any], arrays: Arrays, notes: tuple[
 )
 def prototype(values: Any, labels: NDArray[np.int64], *, distance: str = "l2") -> Prototypes:
     """Supervised prototype, ||x - mu_y||.
+
+    When: features are few or samples too few for a covariance.
+    When not: columns have different scales.
 
     Args:
         values: feature rows `n d`; `difficulty.fit` checks them and puts the result into a `FittedDifficulty`.
@@ -371,6 +384,9 @@ def kmeans(
     seed: int = 0,
 ) -> Centres:
     """Self-supervised prototypes, min_j ||x - c_j|| over k-means centres c_j.
+
+    When: there are neither labels nor a trained network.
+    When not: labels exist: distances to one's own class tell more.
 
     Args:
         values: feature rows `n d`; `difficulty.fit` checks them and puts the result into a `FittedDifficulty`.

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -23,310 +21,46 @@ from confide.checks import (
     check_finite,
     check_ids,
     check_labels,
-    check_logits,
-    check_probs,
     check_weights,
     did_you_mean,
 )
-from confide.facts import SMALLEST_PROBABILITY, ClassCounter, ClassTable, Facts, facts_of
+from confide.facts import ClassCounter, ClassTable, Facts
 from confide.files import formats
 from confide.files.columns import (
     CANONICAL_COLUMNS,
     CORRECT_COLUMNS,
     ROLE_COLUMNS,
-    SCORE_COLUMNS,
     WEIGHT_COLUMNS,
-    ColumnRoles,
-    are_words,
-    class_indices_of,
-    class_names_of,
+    Columns,
     classes_of_columns,
-    column_roles,
 )
-from confide.files.frames import as_frame, column_array, frame_columns
+from confide.files.frames import as_frame, frame_columns
+from confide.predictions.outputs import (
+    LogitOutputs,
+    LogProbOutputs,
+    Outputs,
+    PairOutputs,
+    ProbabilityOutputs,
+    StreamedOutputs,
+    binary_outputs,
+    probability_doubt,
+    probability_outputs,
+)
+from confide.predictions.tables import (
+    IMAGE,
+    LABEL_NAME,
+    ROW_WORDS,
+    SAMPLE,
+    RecordFields,
+    class_indices,
+    fields_of_columns,
+    multilabel_fields,
+    top1_outputs,
+)
 from confide.records import Features, Ids, default_ids, rows_of
 from confide.types import Floats, Indices, Labels, Logits, PerSample, Probs
 
-# What a model gave for n samples: one small type for each thing that can be known.
-
-
-class Outputs(ABC):
-    """What a model gave for n samples; frozen. A new kind of output is one more subclass, and nothing else changes."""
-
-    words: ClassVar[str]
-    """What it holds, in the words of a message."""
-    all_classes: ClassVar[bool] = False
-    """Whether every class probability is in memory: calibrators, sets and whole-distribution metrics need that."""
-    only_confidence: ClassVar[bool] = False
-    """Whether the confidence is all that a calibrator can move; `with_confidence` then gives the moved outputs."""
-
-    @abstractmethod
-    def __len__(self) -> int: ...
-
-    @property
-    def num_classes(self) -> int | None:
-        """Number of classes; None where the outputs do not tell."""
-        return None
-
-    @property
-    def real_logits(self) -> bool:
-        """Whether the logits carry their scale, so that energy and max_logit mean something."""
-        return True
-
-    @abstractmethod
-    def take(self, rows: Tensor) -> Outputs:
-        """The outputs of the chosen rows."""
-
-    @abstractmethod
-    def facts(self, labels: Labels | None, counter: ClassCounter | None = None) -> Facts:
-        """The facts of every sample; a counter is filled in the same pass."""
-
-    def need_logits(self, purpose: str) -> Logits:
-        """The logits `n c`, or an error where not every class is known."""
-        raise InputError(f"{purpose} needs all probabilities, but these predictions hold only {self.words}")
-
-    def need_probs(self, purpose: str) -> Probs:
-        """All probabilities `n c`, at least float32."""
-        return torch.softmax(_wide(self.need_logits(purpose)), dim=1)
-
-    def with_confidence(self, confidence: PerSample) -> Outputs:
-        """The same outputs with other confidences, where these are all that is known of the probabilities."""
-        raise InputError(f"a map of confidences needs predictions that hold no more than those, got {self.words}")
-
-    @abstractmethod
-    def columns(self, *, text: bool) -> dict[str, NDArray[Any]]:
-        """As they stand in a file; text files have a column a class."""
-
-
-def _wide(values: Tensor) -> Tensor:
-    return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
-
-
-@dataclass(frozen=True, eq=False)
-class LogitOutputs(Outputs):
-    """Logits `n c`, as the network gave them."""
-
-    logits: Logits
-    words: ClassVar[str] = "logits"
-    all_classes: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "logits", check_logits(as_tensor(self.logits, "logits")))
-
-    def __len__(self) -> int:
-        return len(self.logits)
-
-    @property
-    def num_classes(self) -> int:
-        return int(self.logits.shape[1])
-
-    def take(self, rows: Tensor) -> LogitOutputs:
-        return type(self)(self.logits[rows])
-
-    def facts(self, labels: Labels | None, counter: ClassCounter | None = None) -> Facts:
-        return facts_of(self.logits, labels, counter=counter)
-
-    def need_logits(self, purpose: str) -> Logits:
-        return self.logits
-
-    def columns(self, *, text: bool) -> dict[str, NDArray[Any]]:
-        wide = self.logits.float() if self.logits.dtype == torch.bfloat16 else self.logits
-        return {"logit" if text else "logits": wide.cpu().numpy()}
-
-
-def binary_outputs(logits: Any) -> LogitOutputs:
-    """Logits [0, z] of two classes from n sigmoid logits z."""
-    values = as_tensor(logits, "logits")
-    values = values if values.is_floating_point() else values.to(torch.float32)
-    if values.ndim == 2 and values.shape[1] == 1:
-        values = values[:, 0]
-    if values.ndim != 1:
-        raise InputError(f"binary logits must be n values, got shape {tuple(values.shape)}; give one per sample")
-    return LogitOutputs(torch.stack([torch.zeros_like(values), values], dim=1))
-
-
-@dataclass(frozen=True, eq=False)
-class LogProbOutputs(LogitOutputs):
-    """Logarithms of probabilities `n c`: an average of passes or members, or a calibrator that gives probabilities."""
-
-    words: ClassVar[str] = "probabilities"
-
-    @property
-    def real_logits(self) -> bool:
-        return False
-
-    def columns(self, *, text: bool) -> dict[str, NDArray[Any]]:
-        # A text file cannot say that these are no real logits.
-        return {"p": self.need_probs("saving").cpu().numpy()} if text else super().columns(text=text)
-
-
-@dataclass(frozen=True, eq=False)
-class ProbabilityOutputs(Outputs):
-    """Probabilities `n c`, kept as they came: 0.6 stays 0.6 for the metrics."""
-
-    probs: Probs
-    words: ClassVar[str] = "probabilities"
-    all_classes: ClassVar[bool] = True
-
-    def __len__(self) -> int:
-        return len(self.probs)
-
-    @property
-    def num_classes(self) -> int:
-        return int(self.probs.shape[1])
-
-    @property
-    def real_logits(self) -> bool:
-        return False
-
-    @cached_property
-    def logits(self) -> Logits:
-        """Log-probabilities, clipped at 1e-12."""
-        return self.probs.clamp_min(SMALLEST_PROBABILITY).log()
-
-    def take(self, rows: Tensor) -> ProbabilityOutputs:
-        return ProbabilityOutputs(self.probs[rows])
-
-    def facts(self, labels: Labels | None, counter: ClassCounter | None = None) -> Facts:
-        return facts_of(self.probs, labels, from_probs=True, counter=counter)
-
-    def need_logits(self, purpose: str) -> Logits:
-        return self.logits
-
-    def need_probs(self, purpose: str) -> Probs:
-        return _wide(self.probs)
-
-    def columns(self, *, text: bool) -> dict[str, NDArray[Any]]:
-        return {"p" if text else "probs": self.probs.cpu().numpy()}
-
-
-@dataclass(frozen=True, eq=False)
-class Top1Outputs(Outputs):
-    """The predicted class and its confidence."""
-
-    prediction: Labels
-    confidence: PerSample
-    words: ClassVar[str] = "top-1 confidences"
-    only_confidence: ClassVar[bool] = True
-
-    def __len__(self) -> int:
-        return len(self.confidence)
-
-    def with_confidence(self, confidence: PerSample) -> Top1Outputs:
-        return Top1Outputs(self.prediction, _check_confidence(confidence))
-
-    def take(self, rows: Tensor) -> Top1Outputs:
-        return Top1Outputs(self.prediction[rows], self.confidence[rows])
-
-    def facts(self, labels: Labels | None, counter: ClassCounter | None = None) -> Facts:
-        return Facts(self.confidence, self.prediction, None if labels is None else self.prediction == labels)
-
-    def need_logits(self, purpose: str) -> Logits:
-        raise InputError(f"{purpose} needs all probabilities, but these predictions hold only the top-1 confidence")
-
-    def columns(self, *, text: bool) -> dict[str, NDArray[Any]]:
-        return {"pred_label": self.prediction.cpu().numpy(), "confidence": self.confidence.cpu().numpy()}
-
-
-@dataclass(frozen=True, eq=False)
-class PairOutputs(Outputs):
-    """A confidence and, where known, whether the answer was right; no class at all, so no labels either."""
-
-    correct: PerSample | None
-    confidence: PerSample
-    words: ClassVar[str] = "confidence and correctness"
-    only_confidence: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        confidence = as_tensor(self.confidence, "confidence")
-        if confidence.ndim != 1:
-            raise InputError(f"confidence must be n values, got shape {tuple(confidence.shape)}; give one per sample")
-        object.__setattr__(self, "confidence", _check_confidence(confidence))
-        if self.correct is None:
-            return
-        correct = as_tensor(self.correct, "correct")
-        if correct.shape != confidence.shape:
-            raise InputError(
-                f"correct and confidence must be n values each, got {tuple(correct.shape)}, {tuple(confidence.shape)}"
-            )
-        if not bool(((correct == 0) | (correct == 1)).all()):
-            bad = int(((correct != 0) & (correct != 1)).nonzero()[0])
-            raise InputError(
-                f"correct must be 0 or 1, got {correct[bad].item()} at sample {bad} of {len(correct)}; "
-                "a judgement in between must be cut into right and wrong first"
-            )
-        object.__setattr__(self, "correct", correct.bool())
-
-    def __len__(self) -> int:
-        return len(self.confidence)
-
-    def with_confidence(self, confidence: PerSample) -> PairOutputs:
-        return PairOutputs(self.correct, confidence)
-
-    def take(self, rows: Tensor) -> PairOutputs:
-        return PairOutputs(None if self.correct is None else self.correct[rows], self.confidence[rows])
-
-    def facts(self, labels: Labels | None, counter: ClassCounter | None = None) -> Facts:
-        return Facts(self.confidence, right=self.correct)
-
-    def columns(self, *, text: bool) -> dict[str, NDArray[Any]]:
-        judged = {} if self.correct is None else {CORRECT_COLUMNS[0]: self.correct.cpu().numpy().astype(np.int64)}
-        return {**judged, "confidence": self.confidence.cpu().numpy()}
-
-
-@dataclass(frozen=True, eq=False)
-class StreamedOutputs(Outputs):
-    """Facts of shards whose logits were not kept; `table` holds class-wise sums in 15 bins, closed on the right."""
-
-    known: Facts
-    classes: int
-    table: ClassTable | None = None
-    from_probabilities: bool = False
-    words: ClassVar[str] = "streamed facts"
-
-    def __len__(self) -> int:
-        return len(self.known.confidence)
-
-    @property
-    def num_classes(self) -> int:
-        return self.classes
-
-    @property
-    def real_logits(self) -> bool:
-        return not self.from_probabilities
-
-    def take(self, rows: Tensor) -> StreamedOutputs:
-        return StreamedOutputs(self.known.take(rows), self.classes, None, self.from_probabilities)
-
-    def facts(self, labels: Labels | None, counter: ClassCounter | None = None) -> Facts:
-        return self.known
-
-    def need_logits(self, purpose: str) -> Logits:
-        raise InputError(f"{purpose} needs all probabilities in memory, but these were streamed; pass one record")
-
-    def columns(self, *, text: bool) -> dict[str, NDArray[Any]]:
-        return {"logits": self.need_logits("saving").numpy()}
-
-
-def _check_confidence(confidence: Tensor) -> Tensor:
-    """Confidences must lie in [0, 1]; whole numbers become float32."""
-    values = confidence if confidence.is_floating_point() else confidence.to(torch.float32)
-    inside = (values >= 0) & (values <= 1)
-    if not bool(inside.all()):
-        bad = int((~inside).nonzero()[0])
-        raise InputError(f"confidence must lie in [0, 1], got {float(values[bad])} at sample {bad} of {len(values)}")
-    return values
-
-
-# Predictions: outputs and labels of one split, the record that calibrators, trust, metrics and evaluation share.
-
 T = TypeVar("T")
-SAMPLE, LABEL_NAME = "sample", "label_name"
-"""Columns of multilabel predictions: the sample that a row belongs to, and which of its labels it is."""
-IMAGE = "image"
-"""The column of the image that a pixel or a box belongs to."""
-ROW_WORDS = {SAMPLE: "labels", "question": "answers"}
-"""What the rows of a unit are called."""
 
 
 # The rows are samples. Kinds of predictions that have several rows for what was drawn once (the pixels of an image, the
@@ -396,7 +130,7 @@ class Predictions:
         if labels is not None:
             if isinstance(known, PairOutputs):
                 raise InputError("pairs of confidence and correctness take no labels; leave them out")
-            labels = _class_indices(labels, class_names)
+            labels = class_indices(labels, class_names)
             labels = check_labels(as_tensor(labels, "labels"), n, known.num_classes)
         arrays = {name: np.asarray(values) for name, values in (columns or {}).items()}
         for name, values in arrays.items():
@@ -416,6 +150,11 @@ class Predictions:
         put(self, "unit", unit)
         put(self, "_labels", labels)
         put(self, "_derived", {})
+
+    @classmethod
+    def _of(cls, fields: RecordFields) -> Predictions:
+        known = {name: getattr(fields, name) for name in RecordFields.__dataclass_fields__}
+        return cls(**known)
 
     @classmethod
     def from_probs(
@@ -443,15 +182,7 @@ class Predictions:
             >>> predictions.facts.confidence
             tensor([0.9000, 0.6000], dtype=torch.float64)
         """
-        values = as_tensor(probs, "probs")
-        if not values.is_floating_point():
-            values = values.to(torch.float32)
-        if values.ndim == 2 and values.shape[1] == 1:
-            values = values[:, 0]
-        if values.ndim == 1:
-            values = torch.stack([1 - values, values], dim=1)
-        values = check_probs(check_logits(values, "probs"))
-        return cls(None, labels, ids, split, outputs=ProbabilityOutputs(values), **record)
+        return cls(None, labels, ids, split, outputs=probability_outputs(probs), **record)
 
     @classmethod
     def from_log_probs(
@@ -557,21 +288,8 @@ class Predictions:
             >>> float(confide.metrics.accuracy(predictions))
             0.5
         """
-        names = record.get("class_names")
-        words = [column_array(v) for v in (labels, prediction) if v is not None and not isinstance(v, Tensor)]
-        if names is None and len(words) == 1 + (labels is not None) and all(map(are_words, words)):
-            names = record["class_names"] = tuple(np.unique(np.concatenate(words).astype(np.str_)).tolist())
-        predicted = as_tensor(_class_indices(prediction, names), "prediction")
-        values = as_tensor(confidence, "confidence")
-        truth = None if labels is None else as_tensor(_class_indices(labels, names), "labels")
-        lengths = [len(vector) for vector in (truth, predicted, values) if vector is not None]
-        if len(set(lengths)) > 1:
-            raise InputError(
-                f"labels, prediction and confidence must have one length, got {', '.join(map(str, lengths))}"
-            )
-        predicted = check_labels(predicted, len(values), None, "prediction")
-        outputs = Top1Outputs(predicted, _check_confidence(values))
-        return cls(None, truth, ids, split, outputs=outputs, **record)
+        outputs, truth, names = top1_outputs(labels, prediction, confidence, record.pop("class_names", None))
+        return cls(None, truth, ids, split, outputs=outputs, class_names=names, **record)
 
     @classmethod
     def from_frame(
@@ -722,44 +440,8 @@ class Predictions:
             >>> p.columns["label_name"].tolist(), p.labels.tolist(), p.columns["sample"].tolist()
             (['cat', 'dog', 'dog'], [1, 0, 1], [0, 0, 1])
         """
-        if (logits is None) == (probs is None):
-            raise InputError("multilabel predictions need logits or probs, n x c; give one of them")
-        values = as_tensor(logits if probs is None else probs, "logits" if probs is None else "probs")
-        if values.ndim != 2:
-            raise InputError(f"multilabel outputs must be n x c, a column a label, got shape {tuple(values.shape)}")
-        n, c = values.shape
-        names = np.array([str(k) for k in range(c)] if label_names is None else list(label_names))
-        if len(names) != c or len(set(names.tolist())) != c:
-            raise InputError(f"label_names must be {c} different names, one a column, got {len(names)}")
-        samples = default_ids(n) if ids is None else check_ids(ids, n)
-        known = np.ones((n, c), dtype=bool)
-        truth = None
-        if labels is not None:
-            matrix = labels if isinstance(labels, (Tensor, np.ndarray)) else np.array(labels, dtype=np.float64)
-            table = as_tensor(matrix, "labels").double().cpu().numpy()
-            if table.shape != (n, c):
-                raise InputError(f"multilabel labels must be {n} x {c} as the outputs, got shape {table.shape}")
-            known = ~(np.isnan(table) | (table == -1))
-            if not np.isin(table[known], (0.0, 1.0)).all():
-                row, column = np.argwhere(known & ~np.isin(table, (0.0, 1.0)))[0]
-                raise InputError(
-                    f"multilabel labels must be 0, 1 or missing (NaN, -1), got {table[row, column]:g} at sample {row}, "
-                    f"label '{names[column]}'; mend it or leave it missing"
-                )
-            truth = table.T[known.T].astype(np.int64)
-        places, rows = np.nonzero(known.T)  # label by label, so that labels come in their order
-        cells = values[torch.from_numpy(rows), torch.from_numpy(places)]
-        row_columns = {name: np.asarray(own)[rows] for name, own in (columns or {}).items()}
-        record: dict[str, Any] = {
-            "ids": np.array([f"{samples[i]}/{names[k]}" for i, k in zip(rows, places, strict=True)]),
-            "split": split,
-            "columns": {**row_columns, SAMPLE: samples[rows], LABEL_NAME: names[places]},
-            "class_names": ("absent", "present"),
-            "unit": SAMPLE,
-        }
-        if probs is not None:
-            return cls.from_probs(cells, truth, **record)
-        return cls(None, truth, outputs=binary_outputs(cells), **record)
+        fields = multilabel_fields(logits, labels, ids, split, probs, label_names, columns)
+        return cls._of(fields)
 
     @property
     def is_multilabel(self) -> bool:
@@ -1355,147 +1037,17 @@ def probability_blocks(predictions: Predictions, purpose: str) -> Iterator[tuple
         yield rows, probs
 
 
-def _class_indices(labels: Any, class_names: Sequence[str] | None) -> Any:
-    """Labels that are words as class indices; others as they are."""
-    if isinstance(labels, Tensor):
-        return labels
-    array = column_array(labels)
-    names = None if class_names is None else tuple(class_names)
-    words = array.ndim == 1 and len(array) > 0 and are_words(array)
-    return class_indices_of(array, names, "the predictions") if words else labels
-
-
-FIRST_ROWS = 100
-
-
-def probability_doubt(outputs: Outputs, where: str = "") -> str:
-    """A sentence where every row of the logits sums to one within [0, 1]; what they are is never guessed."""
-    if not isinstance(outputs, LogitOutputs) or not outputs.real_logits or not len(outputs):
-        return ""
-    logits, place = outputs.logits, f" in {where}" if where else ""
-    single = logits.shape[1] == 2 and bool((logits[:, 0] == 0).all())
-    if single and len(logits) > 1 and bool(((logits[:, 1] >= 0) & (logits[:, 1] <= 1)).all()):
-        return f"all single logits{place} lie in [0, 1], as probabilities do"
-    # Real logits are told by their first rows; only doubtful ones are read to their end.
-    for rows in (logits[:FIRST_ROWS], logits):
-        if not bool((rows >= 0).all() & ((rows.sum(1, dtype=torch.float64) - 1).abs() <= 1e-3).all()):
-            return ""
-    if bool(((logits == 0) | (logits == 1)).all()):
-        return ""  # one class each, as made by hand: no model gives such probabilities
-    return f"every row of the logits{place} sums to 1, as probabilities do"
-
-
 def predictions_from_columns(
-    columns: dict[str, NDArray[Any]], metadata: Mapping[str, str], split: str | None, where: str
+    columns: Columns, metadata: Mapping[str, str], split: str | None, where: str
 ) -> Predictions:
-    """Predictions from named columns; `files.columns` knows the names. What is doubtful about them is a warning."""
-    roles = column_roles(columns, where)
-    if several := _label_matrix(columns, roles):
-        return _multilabel_from_columns(columns, roles, several, metadata, split, where)
-    if not roles.are_predictions:
-        roles = _with_score_as_confidence(columns, roles, where)
-    labels = columns[roles.label] if roles.label else None
-    prediction = columns[roles.prediction] if roles.prediction else None
-    outputs = None if roles.outputs is None else roles.outputs.values(columns, where)
-    if outputs is not None and outputs.ndim > 2:
-        raise InputError(
-            f"{where} must have outputs n x c, got {' x '.join(map(str, outputs.shape))}; of segmented images make "
-            "predictions of pixels with: confide dense"
-        )
-    width = 0 if outputs is None else outputs.shape[1] if outputs.ndim == 2 else 2
-    names = class_names_of(columns, metadata, roles.outputs.classes if roles.outputs else None, width)
-    if outputs is not None and labels is not None and are_words(labels):
-        labels = class_indices_of(labels, names, where)
-    confidence = columns[roles.confidence] if roles.confidence else None
-    n = len(next(values for values in (labels, outputs, prediction, confidence) if values is not None))
-    others = {name: columns[name] for name in roles.others if name in columns}
-    common: dict[str, Any] = {
-        "ids": columns[roles.id] if roles.id else None,
-        "split": split or metadata.get("split"),
-        "columns": {k: v for k, v in others.items() if v.shape[:1] == (n,)},
-        "class_names": names,
-        "trust": as_tensor(columns[roles.trust], "trust") if roles.trust else None,
-        "weights": columns[roles.weight] if roles.weight else None,
-    }
-    laid_out = SAMPLE if {SAMPLE, LABEL_NAME} <= common["columns"].keys() else None
-    common["unit"] = metadata["unit"] if metadata.get("unit") in common["columns"] else laid_out
-    if roles.are_pairs:
-        correct = as_tensor(columns[roles.correct], "correct") if roles.correct else None
-        pairs = PairOutputs(correct, as_tensor(confidence, "confidence"))
-        return Predictions(outputs=pairs, **common)
-    if roles.outputs is None or outputs is None:
-        predictions = Predictions.from_top1(labels, prediction, confidence, **common)
-    elif roles.outputs.kind == "probs":
-        predictions = Predictions.from_probs(outputs, labels, **common)
-    elif outputs.ndim == 1 or outputs.shape[1:] == (1,):
-        predictions = Predictions(None, labels, outputs=binary_outputs(outputs), **common)
-    else:
-        clipped = metadata.get("from_probabilities") == "True"
-        known = (LogProbOutputs if clipped else LogitOutputs)(as_tensor(outputs, "logits"))
-        predictions = Predictions(None, labels, outputs=known, **common)
+    """Predictions from named columns. What is doubtful about them is a warning."""
+    predictions = Predictions._of(fields_of_columns(columns, metadata, split, where))
+    if predictions.is_multilabel:
+        return predictions
     _check_judgement(predictions, where)
     if doubt := probability_doubt(predictions.outputs, where):
         warnings.warn(f"{doubt}; if they are, call the column 'probs'", stacklevel=3)
     return predictions
-
-
-def _label_matrix(columns: Mapping[str, NDArray[Any]], roles: ColumnRoles) -> tuple[str, ...]:
-    """The columns of 0/1 labels of multilabel predictions: one of n x c, or `label_cat` beside `prob_cat` each."""
-    if roles.outputs is None:
-        return ()
-    if roles.label is not None:
-        return (roles.label,) if columns[roles.label].ndim == 2 else ()
-    named = tuple(f"label_{name}" for name in roles.outputs.classes or ())
-    return named if named and all(name in columns for name in named) else ()
-
-
-def _multilabel_from_columns(
-    columns: dict[str, NDArray[Any]],
-    roles: ColumnRoles,
-    several: tuple[str, ...],
-    metadata: Mapping[str, str],
-    split: str | None,
-    where: str,
-) -> Predictions:
-    assert roles.outputs is not None
-    outputs = roles.outputs.values(columns, where)
-    labels = columns[several[0]] if len(several) == 1 else np.stack([columns[name] for name in several], axis=1)
-    if labels.dtype.kind not in "fiub":
-        raise InputError(f"labels of {where} must be 0, 1 or empty, got {labels.dtype}; give one column a label")
-    names = class_names_of(columns, metadata, roles.outputs.classes, outputs.shape[-1])
-    others = {name: columns[name] for name in roles.others if name in columns and name not in several}
-    return Predictions.multilabel(
-        **{roles.outputs.kind: outputs},
-        labels=labels,
-        ids=columns[roles.id] if roles.id else None,
-        split=split or metadata.get("split"),
-        label_names=names,
-        columns={name: own for name, own in others.items() if own.shape == (len(labels),)},
-    )
-
-
-def _with_score_as_confidence(columns: Mapping[str, NDArray[Any]], roles: ColumnRoles, where: str) -> ColumnRoles:
-    """Roles of a table whose confidence is called `score` or `p`: unique in meaning beside three classes or more."""
-    scores = [name for name in roles.others if name in SCORE_COLUMNS]
-    if roles.prediction is None or not scores:
-        header = ", ".join(list(columns)[:8]) or "none"
-        raise InputError(
-            f"{where} must have 'logits' or 'probs', a column for every class (logit_0, logit_cat; prob_0, prob_cat), "
-            f"'pred_label' and 'confidence', or 'correct' and 'confidence', got {header}; rename the columns"
-        )
-    if len(scores) > 1:
-        raise InputError(
-            f"{where} must have one column that holds the confidence, got '{scores[0]}' and '{scores[1]}'; "
-            "call that one 'confidence'"
-        )
-    named = [np.unique(columns[name]) for name in (roles.label, roles.prediction) if name is not None]
-    if len(np.unique(np.concatenate(named).astype(np.str_))) <= 2:
-        raise InputError(
-            f"column '{scores[0]}' of {where} may be the confidence in '{roles.prediction}' or the probability of "
-            f"class 1; call it 'confidence', or 'prob' without the column '{roles.prediction}'"
-        )
-    others = tuple(name for name in roles.others if name != scores[0])
-    return replace(roles, confidence=scores[0], others=others)
 
 
 def _check_judgement(predictions: Predictions, where: str) -> None:
