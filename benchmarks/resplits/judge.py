@@ -5,23 +5,25 @@
 Figures of a training that are in OUT/figures.json already are not made again, so trainings may come in several calls
 and their files need not be kept. `calibrated` stages are fitted on val, all figures are of test, or of corrupted test
 images with the calibrators of clean val. Calibrators that look at features see the discriminant directions (`view`).
+`pair` and `quintet` are the mean probabilities of networks of one split.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 
 from benchmarks.findings.cells import markdown
 from benchmarks.lib.cells import numbers
 from benchmarks.resplits.splits import SEEDS
-from benchmarks.resplits.trainings import METHODS
+from benchmarks.resplits.trainings import METHODS, TUNED
 from confide import Features, Predictions, calibrators, difficulty, files, random, trust
 from confide.metrics import aurc, calibration_test
 from confide.results import LEVEL
@@ -30,7 +32,14 @@ WORDS = ("accuracy", "nll", "ece_mass", "aurc", "confidence_gap")
 SHIFTED = ("accuracy", "nll", "ece_mass", "aurc")
 LENGTHS = (16, 50)
 PLAIN = "cross_entropy"
-COMMON = ("raw", "temperature", "temperature by difficulty", "gaussian")
+GROUPS = {
+    "pair": (PLAIN, f"{PLAIN}+1"),
+    "quintet": (PLAIN, f"{PLAIN}+1", "adafocal", "entropy_regularization", "difficulty_entropy"),
+}
+"""Networks of one split and length that predict together."""
+COMMON = ("raw", "temperature", "temperature by difficulty", "gaussian", "logistic")
+RESNET = "ResNet-18, 50 epochs"
+"""The network of cross-entropy as the opinion of a fine-tuned extractor."""
 POST_HOC = (
     *("temperature", "temperature by difficulty", "ensemble_temperature", "vector", "structured_vector"),
     *("structured_matrix", "beta", "isotonic", "centred_isotonic", "venn_abers", "platt", "spline", "top_versus_all"),
@@ -61,6 +70,7 @@ class Seed:
     fitted: difficulty.FittedDifficulty
 
     @classmethod
+    @cache
     def read(cls, folder: Path, seed: int) -> Seed:
         with np.load(folder / f"view-{seed}.npz") as view:
             arrays = dict(view)
@@ -115,14 +125,14 @@ def stages(seed: Seed, val: Predictions, names: tuple[str, ...]) -> Iterator[tup
             classes = "kept" if "kept" in name else "free"
             fitted = calibrators.fit("second_opinion", val, features=rows["val"], fitted=seed.fitted, classes=classes)
             yield name, Stage(lambda p, f, o, c=fitted: c(p, f))
-        elif name in ("logistic", "knn"):
+        elif name in (*OPINIONS[1:], RESNET):
             if name in seed.opinions:
                 fitted = calibrators.fit("second_opinion", val, opinions={name: seed.opinions[name]["val"]})
-                yield name, Stage(lambda p, f, o, c=fitted: None if o is None else c(p, opinions=o))
+                yield name, Stage(lambda p, f, o, c=fitted, n=name: c(p, opinions={n: o[n]}))
         elif name == "opinion alone":
             if "logistic" in seed.opinions:
                 fitted = calibrators.fit("temperature", seed.opinions["logistic"]["val"])
-                yield name, Stage(lambda p, f, o, c=fitted: None if o is None else c(o["logistic"]))
+                yield name, Stage(lambda p, f, o, c=fitted: c(o["logistic"]))
         elif name == "maxlogit_pnorm":
             scale = calibrators.fit("temperature", val)
             yield name, Stage(lambda p, f, o, c=scale: c(p), trust.fit(name, val))
@@ -141,31 +151,62 @@ def figures(predictions: Predictions, words: tuple[str, ...] = WORDS, rank: Any 
     return figures
 
 
-def judge_cell(folder: Path, path: Path) -> dict[str, Any]:
-    """All figures of one training."""
-    _, epochs, method, number = path.stem.split("-")
-    seed = Seed.read(folder, int(number))
-    with np.load(path) as cell:
-        logits, about = {split: cell[split] for split in ("val", "test")}, json.loads(str(cell["about"]))
-    val, test = (seed.predictions(logits[split], split) for split in ("val", "test"))
+def read_logits(folder: Path, kind: str, epochs: int, method: str, seed: int) -> dict[str, np.ndarray]:
+    """Logits by split of a training, or log mean probabilities of those that predict together; empty if not there."""
+    tables: dict[str, list[np.ndarray]] = {}
+    members = GROUPS.get(method, (method,))
+    for member in members:
+        path = folder / f"{kind}-{epochs}-{member}-{seed}.npz"
+        if not path.exists():
+            return {}
+        with np.load(path) as cell:
+            for split in {"val", "test"} & set(cell.files):
+                tables.setdefault(split, []).append(cell[split].astype(np.float32))
+    joined = {split: parts for split, parts in tables.items() if len(parts) == len(members)}
+    if len(members) == 1:
+        return {split: parts[0] for split, parts in joined.items()}
+    return {
+        split: special.logsumexp([special.log_softmax(part, axis=1) for part in parts], axis=0) - np.log(len(parts))
+        for split, parts in joined.items()
+    }
+
+
+def judge_cell(folder: Path, epochs: int, method: str, number: int) -> dict[str, Any]:
+    """All figures of one training, or of several that predict together."""
+    seed = Seed.read(folder, number)
+    logits = read_logits(folder, "cell", epochs, method, number)
     names = dict.fromkeys((*COMMON, *(POST_HOC + SECOND if method == PLAIN else ())))
+    if method == TUNED and (other := read_logits(folder, "cell", LENGTHS[1], PLAIN, number)):
+        names[RESNET] = None
+        parts = {
+            split: Predictions(table, seed.rows[split].labels, seed.rows[split].ids, split)
+            for split, table in other.items()
+        }
+        seed = replace(seed, opinions={**seed.opinions, RESNET: parts})
+    val, test = (seed.predictions(logits[split], split) for split in ("val", "test"))
     opinions = {name: parts["test"] for name, parts in seed.opinions.items()}
     ready = dict(stages(seed, val, tuple(names)))
     clean = {}
     for name, stage in ready.items():
         rank = None if stage.rank is None else stage.rank(test)
         clean[name] = figures(stage.calibrate(test, seed.rows["test"], opinions), rank=rank)
-    row = {"epochs": int(epochs), "method": method, "seed": int(number), "clean": clean, "about": about}
-    shifted = folder / f"corrupted-{epochs}-{method}-{number}.npz"
-    if shifted.exists():
-        row["corrupted"] = judge_corrupted(folder, shifted, seed, ready, int(number))
+    row: dict[str, Any] = {"epochs": epochs, "method": method, "seed": number, "clean": clean}
+    if method in GROUPS:
+        row["about"] = {"members": list(GROUPS[method])}
+    else:
+        with np.load(folder / f"cell-{epochs}-{method}-{number}.npz") as cell:
+            row["about"] = json.loads(str(cell["about"]))
+    if shifted := read_logits(folder, "corrupted", epochs, method, number):
+        row["corrupted"] = judge_corrupted(folder, shifted["test"], seed, ready, number)
     return row
 
 
-def judge_corrupted(folder: Path, path: Path, seed: Seed, ready: Mapping[str, Stage], number: int) -> dict[str, Any]:
+def judge_corrupted(
+    folder: Path, logits: np.ndarray, seed: Seed, ready: Mapping[str, Stage], number: int
+) -> dict[str, Any]:
     """Means over the corruptions and severities, by stage; opinions that are not known there are left out."""
-    with np.load(path) as cell, np.load(folder / f"corrupted-{number}.npz") as view:
-        logits, rows, labels = cell["test"], view["test_rows"].astype(np.float32), view["test_labels"].astype(np.int64)
+    with np.load(folder / f"corrupted-{number}.npz") as view:
+        rows, labels = view["test_rows"].astype(np.float32), view["test_labels"].astype(np.int64)
         names = view["names"]
     ids = np.array([f"c{i}" for i in range(len(rows))])
     features = Features(rows, labels, ids, "view", "test")
@@ -174,7 +215,8 @@ def judge_corrupted(folder: Path, path: Path, seed: Seed, ready: Mapping[str, St
     opinions = shifted_opinions(folder, number, whole)
     means: dict[str, Any] = {}
     for name, stage in ready.items():
-        if name == "knn" or (name in ("logistic", "opinion alone") and opinions is None):
+        needed = {"opinion alone": "logistic"}.get(name, name)
+        if needed in seed.opinions and needed not in opinions:
             continue
         after = stage.calibrate(whole, features, opinions)
         rank = None if stage.rank is None else stage.rank(whole)
@@ -186,13 +228,15 @@ def judge_corrupted(folder: Path, path: Path, seed: Seed, ready: Mapping[str, St
     return means
 
 
-def shifted_opinions(folder: Path, number: int, whole: Predictions) -> dict[str, Predictions] | None:
-    """What logistic regression on all columns says of the corrupted test images, where that is known."""
+def shifted_opinions(folder: Path, number: int, whole: Predictions) -> dict[str, Predictions]:
+    """What others say of the corrupted test images, where that is known."""
+    known = read_logits(folder, "corrupted", LENGTHS[1], PLAIN, number)
+    tables = {RESNET: known["test"]} if known else {}
     path = folder / f"shifted_logistic-{number}.npz"
-    if not path.exists():
-        return None
-    with np.load(path) as arrays:
-        return {"logistic": Predictions(arrays["test"].astype(np.float32), whole.labels, whole.ids, "test")}
+    if path.exists():
+        with np.load(path) as arrays:
+            tables["logistic"] = arrays["test"].astype(np.float32)
+    return {name: Predictions(table, whole.labels, whole.ids, "test") for name, table in tables.items()}
 
 
 def cross_fitted(folder: Path, path: Path, opinion: str) -> np.ndarray:
@@ -224,6 +268,8 @@ def rule_losses(folder: Path, out: Path) -> dict[str, np.ndarray]:
     # Cross-entropy first: it decides the opinion that the losses are compared with.
     for cell in sorted(folder.glob(f"cell-{LENGTHS[0]}-*.npz"), key=lambda path: (PLAIN not in path.stem, path.stem)):
         _, _, method, seed = cell.stem.split("-")
+        if method not in METHODS:
+            continue
         for opinion in OPINIONS if method == PLAIN else (chosen_opinion(known),):
             name = f"{method}/{opinion}/{seed}"
             if name not in known:
@@ -384,15 +430,26 @@ def page(results: list[dict[str, Any]], losses: Mapping[str, np.ndarray]) -> str
     return "\n".join(lines) + "\n"
 
 
+def judged(folder: Path) -> list[tuple[int, str, int]]:
+    """(epochs, method, seed) of all that can be judged, cross-entropy first."""
+    cells = []
+    for path in sorted(folder.glob("cell-*.npz")):
+        _, epochs, method, seed = path.stem.split("-")
+        cells.append((int(epochs), method, int(seed)))
+    together = [(LENGTHS[0], group, seed) for group in GROUPS for seed in SEEDS]
+    cells += [cell for cell in together if read_logits(folder, "cell", *cell)]
+    return sorted((cell for cell in cells if "+" not in cell[1]), key=lambda cell: (cell[1] != PLAIN, cell))
+
+
 def run(state: Path, out: Path) -> None:
     """Figures of trainings that are not in OUT/figures.json yet, then the page."""
+    losses = rule_losses(state, out)
     path = out / "figures.json"
     results: list[dict[str, Any]] = files.read_json(path) if path.exists() else []
-    for cell in sorted(state.glob("cell-*.npz")):
-        _, epochs, method, seed = cell.stem.split("-")
-        if not any((r["epochs"], r["method"], r["seed"]) == (int(epochs), method, int(seed)) for r in results):
-            results.append(judge_cell(state, cell))
+    for cell in judged(state):
+        if not any((r["epochs"], r["method"], r["seed"]) == cell for r in results):
+            results.append(judge_cell(state, *cell))
             files.write_json(path, results)
-            print(cell.stem, {k: round(v["nll"], 4) for k, v in results[-1]["clean"].items() if "nll" in v}, flush=True)
-    losses = rule_losses(state, out)
+            clean = {k: round(v["nll"], 4) for k, v in results[-1]["clean"].items() if "nll" in v}
+            print(*cell, clean, flush=True)
     files.write_text(out / "resplits.md", page(results, losses))
