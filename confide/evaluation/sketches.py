@@ -32,7 +32,7 @@ from confide.types import Floats, Indices
 
 FACTS = ("nll", "brier", "entropy")
 """Facts whose sums are kept beside those of the confidence."""
-FINE, COARSE = 16, 7
+FINE, COARSE = 17, 7
 """Cells of an octave of 1 - confidence, as powers of two: of values, and of what every unit adds to them."""
 OCTAVES = 53
 """Of 1 - confidence that float64 tells apart; what is smaller is one cell."""
