@@ -101,7 +101,7 @@ def explorer_query(filters: Mapping[str, str | None]) -> str:
 
 def confidence_range(threshold: float, accepted: bool) -> str:
     """The explorer's filter for confidences that a threshold accepts (at or above it), or sets aside."""
-    edge = f"{threshold - 5e-10:.10f}"  # the threshold is a confidence itself, rounded
+    edge = f"{threshold - 1e-7:.9f}"  # the threshold is a confidence itself, to single precision
     return f"{edge}.." if accepted else f"..{edge}"
 
 

@@ -71,8 +71,8 @@
     var box = page.getElementById("open-point");
     box.hidden = !explored || threshold === null;
     if (box.hidden) return;
-    // As in Python: a threshold accepts what is at or above it, and is a confidence itself, rounded.
-    var edge = (threshold - 5e-10).toFixed(10), start = "/?" + box.dataset.whose + "&confidence=";
+    // As in Python: a threshold accepts what is at or above it, and is a confidence itself, to single precision.
+    var edge = (threshold - 1e-7).toFixed(9), start = "/?" + box.dataset.whose + "&confidence=";
     var views = { accepted: edge + "..", errors: edge + "..&outcome=wrong", aside: ".." + edge };
     Object.keys(views).forEach(function (name) { box.querySelector('[data-open="' + name + '"]').href = start + views[name]; });
   }
@@ -116,6 +116,7 @@
       ["pointerup", "pointercancel"].forEach(function (name) { svg.addEventListener(name, function () { held = false; }); });
     });
     all(".jump").forEach(function (link) {
+      link.disabled = false; // without scripts it is a number
       link.addEventListener("click", function () {
         slider.value = curve.promise.indexOf(+link.dataset.promise);
         showPoint();
