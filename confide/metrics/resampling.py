@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 def bernoulli_sums(mean: Floats, variance: Floats, rng: np.random.Generator, draws: int | None = None) -> Floats:
     """Binomial draws with the mean and variance of sums of Bernoulli draws: sum p and sum p (1 - p)."""
     trials, chance = matched_binomial(mean, variance)
-    size = None if draws is None else (draws, *mean.shape)
-    return rng.binomial(trials, chance, size).astype(np.float64)
+    if draws is None:
+        return rng.binomial(trials, chance).astype(np.float64)
+    # All draws of one sum after another: numpy prepares a distribution anew whenever its numbers change.
+    return rng.binomial(trials[:, None], chance[:, None], (len(mean), draws)).astype(np.float64).T
 
 
 RESAMPLES = 1000
