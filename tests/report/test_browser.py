@@ -219,6 +219,16 @@ def test_works_without_scripts(browser, address):
     assert page.locator("#diagrams figure[data-variant]:visible").count() == 2
     assert page.locator('[data-out="coverage"]').inner_text().endswith("%")
     assert not page.locator("#theme").is_visible()
+    for dead in (
+        "#point",
+        ".drag",
+        ".controls",
+        "[data-download]",
+        "#open-point",
+        ".jump:enabled",
+        "a[data-explorer][href]",
+    ):
+        assert page.locator(dead).locator("visible=true").count() == 0, dead
     context.close()
 
 
