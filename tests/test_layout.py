@@ -1,4 +1,4 @@
-"""How the package is laid out: one class of a name, no slivers, and evidence that stays outside."""
+"""How the package is laid out: one class of a name, typed seams, no slivers, and evidence that stays outside."""
 
 import ast
 from collections import Counter, defaultdict
@@ -19,6 +19,20 @@ ONE_IMPORTER = {
     "confide.simplex.launch": "kernels",
 }
 """Modules that one other module imports and that stand in no table of contents, and why they stay apart."""
+JSON_EDGES = {
+    "files of fitted things": "calibrators.groups difficulty.base difficulty.combined difficulty.from_features "
+    "files.fitted files.signing models.preparation models.trained trust.base trust.combined trust.distances "
+    "trust.oracles trust.scores monitor.estimates monitor.watch",
+    "records that are files": "config experiment records results.decisions results.evaluation results.measurements "
+    "store evaluation.slices difficulty.explain pipeline.training scale scoring training.checkpoint training.jobs "
+    "training.settings training.steps explorer.layout",
+    "other people's files": "answers data.tables features.images",
+    "pages and requests": "report.page report.score_page report.sections.coverage explorer.samples explorer.server "
+    "explorer.session",
+    "what --json prints": "metrics.base registry cli.calibrate cli.doctor cli.harden cli.list cli.predict cli.score",
+    "where it is defined": "types",
+}
+"""Modules that read or write JSON, and may hold an object of it; everywhere else a record says what there is."""
 
 
 @pytest.fixture(scope="module")
@@ -79,3 +93,49 @@ def test_a_module_with_one_importer_hides_something_hard_or_is_in_a_table(module
         and not name.startswith("confide.cli.")
     }
     assert alone == set(ONE_IMPORTER)
+
+
+def test_a_mapping_that_may_hold_anything_says_which_of_the_two_it_is(modules):
+    """Keyword options, or JSON: known keys are fields of a record instead."""
+    untyped = []
+    for name, (_, tree) in modules.items():
+        for node in ast.walk(tree):
+            match node:
+                case ast.Subscript(
+                    value=ast.Name(id="dict" | "Mapping" | "MutableMapping"),
+                    slice=ast.Tuple(elts=[ast.Name(id="str"), ast.Name(id="Any" | "object")]),
+                ):
+                    untyped.append(f"{name}:{node.lineno}")
+    assert [place for place in untyped if not place.startswith("confide.types:")] == []
+
+
+def test_objects_of_json_stay_where_json_is_read_or_written(modules):
+    edges = {f"confide.{module}" for listed in JSON_EDGES.values() for module in listed.split()}
+    users = {
+        name
+        for name, (_, tree) in modules.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and node.id == "JsonObject"
+    }
+    assert users == edges
+
+
+def test_parsed_arguments_go_no_deeper_than_the_verbs(modules):
+    places = [
+        f"{name}:{node.lineno}"
+        for name, (_, tree) in modules.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr == "Namespace" and not name.startswith("confide.cli.")
+    ]
+    assert places == []
+
+
+def test_nothing_is_remembered_by_the_place_of_an_object(modules):
+    """`id(thing)` may tell whether two are the same while both live: parts of one file, parameters of one network."""
+    callers = {
+        name
+        for name, (_, tree) in modules.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "id"
+    }
+    assert callers == {"confide.files.formats", "confide.training.state"}

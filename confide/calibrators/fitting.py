@@ -47,7 +47,7 @@ from confide.progress import Progress
 from confide.records import FeatureSource
 from confide.registry import Method
 from confide.results import LEVEL
-from confide.types import Floats
+from confide.types import Floats, Options
 
 
 def names() -> tuple[str, ...]:
@@ -154,7 +154,7 @@ def counted_samples(predictions: Any, weights: Any, features: Any, prior: Any) -
 def _fit_confidence(
     word: str,
     predictions: Predictions,
-    options: Mapping[str, Any],
+    options: Options,
     by: str | None,
     bands: int | None,
     shrinkage: float | None,
@@ -172,12 +172,12 @@ def _fit_confidence(
 def fit_one(
     method: Method[CalibratorSpec],
     predictions: Predictions,
-    options: Mapping[str, Any],
+    options: Options,
     evidence: Evidence | None = None,
 ) -> Calibrator:
     """The method's fit on all of the predictions, with everything that should be noted about it."""
     logits, labels = checked_inputs(method.word, predictions)
-    beside: dict[str, Any] = {} if evidence is None else {"evidence": evidence}
+    beside: Options = {} if evidence is None else {"evidence": evidence}
     if (weights := predictions.relative_weights) is not None:
         if "weights" not in signature(method.function).parameters:
             predictions.need_unweighted(f"calibrator '{method.word}'")
@@ -455,7 +455,7 @@ def choose(
     opinions: Mapping[str, Predictions] | None = None,
     weights: Any = None,
     prior: Any = None,
-    options: Mapping[str, Mapping[str, Any]] | None = None,
+    options: Mapping[str, Options] | None = None,
 ) -> Choice:
     """The calibrator with the best cross-validated score, `none` among them.
 
@@ -610,7 +610,7 @@ Refit = Callable[[Rows, Rows], Predictions]
 """(rows to fit on, rows to calibrate) -> the latter, calibrated."""
 
 
-def _refit(word: str, predictions: Predictions, options: Mapping[str, Any], whole: Calibrator | None = None) -> Refit:
+def _refit(word: str, predictions: Predictions, options: Options, whole: Calibrator | None = None) -> Refit:
     """How a method is fitted on some rows and applied to others; what it looks at beside logits is matched once, and
     what it searches for is that of the fit on the whole: one number for thousands of samples.
     """

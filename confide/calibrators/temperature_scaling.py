@@ -9,7 +9,7 @@ alike; nothing of size n x c is ever made.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from confide.calibrators.base import CALIBRATORS, FittedValues, Values
 from confide.checks import InputError, check_choice, check_number
 from confide.numerics.binning import MOST_BINS, calibration_error
 from confide.numerics.blocks import allowed_threads
-from confide.types import Floating, Floats, Labels, Logits
+from confide.types import Floating, Floats, Labels, Logits, Options
 
 # The likelihood of tempered logits, its slope and curvature in one pass over row blocks, and the search on them.
 #
@@ -305,7 +305,7 @@ def apply_temperature(values: Values, logits: Logits) -> Logits:
     return logits / values["temperature"]
 
 
-def _check_criterion(options: Mapping[str, Any]) -> None:
+def _check_criterion(options: Options) -> None:
     """Newton's steps minimise the likelihood; a grid can also go by the calibration error."""
     known = (None, "nll", "ece") if options["search"] == "grid" else (None, "nll")
     check_choice(options["criterion"], known, "criterion of calibrator 'temperature'")
@@ -408,7 +408,7 @@ def apply_mixture(values: Values, logits: Logits) -> Logits:
     return torch.logsumexp(torch.stack(parts), dim=0)
 
 
-def _check_bounds(options: Mapping[str, Any]) -> None:
+def _check_bounds(options: Options) -> None:
     bounds = options["bounds"]
     numbers = bounds if isinstance(bounds, (list, tuple)) else ()
     for bound in numbers:

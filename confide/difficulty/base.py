@@ -24,10 +24,10 @@ from confide.files.fitted import FittedState
 from confide.records import Features, FeatureSource, Ids, Scores, default_ids
 from confide.registry import OptionSpec, Registry
 from confide.results import DifficultyInfo
-from confide.types import ClassIndices, Floats
+from confide.types import ClassIndices, Floats, JsonObject, Options
 
 Arrays = dict[str, NDArray[Any]]
-State = tuple[dict[str, Any], Arrays]
+State = tuple[JsonObject, Arrays]
 """What a model is made of: plain numbers and words, and arrays."""
 
 
@@ -126,7 +126,7 @@ class FittedDifficulty:
     """A difficulty fitted on one split; scores any other."""
 
     method: str
-    options: Mapping[str, Any]
+    options: Options
     model: DifficultyModel
     num_classes: int
     source: FeatureSource = field(default_factory=FeatureSource)
@@ -294,7 +294,7 @@ def score(word: str, features: Any, labels: Any = None, *, ids: Any = None, **op
     return fit(word, features, labels, **options).score(features, labels, ids=ids)
 
 
-def _plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
+def _plain_options(options: Options) -> Options:
     simple = (str, int, float, bool, type(None))
     options = {k: v.item() if isinstance(v, np.generic) else v for k, v in options.items()}
     chosen = {k: v for k, v in options.items() if isinstance(v, simple) or len(v)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -27,7 +27,7 @@ from confide.numerics.gaussians import (
 )
 from confide.numerics.neighbours import UnitRows, distances_to, nearest_centre, unit
 from confide.registry import Interval
-from confide.types import ClassIndices, Floats
+from confide.types import ClassIndices, Floats, JsonObject, Options
 
 
 def check_columns(values: Any, dim: int) -> None:
@@ -139,7 +139,7 @@ class StoredGaussians:
 
 
 def restore_gaussians(
-    numbers: Mapping[str, Any], arrays: Arrays, notes: tuple[str, ...], *, relative: bool
+    numbers: JsonObject, arrays: Arrays, notes: tuple[str, ...], *, relative: bool
 ) -> GaussianDifficulty:
     """The model of a saved state, checked."""
     has_part = relative and "relative.matrix" in arrays
@@ -221,7 +221,7 @@ def _gaussian_method(word: str, formula: str, *, paper: str, relative: bool) -> 
 
     method.__doc__ = (method.__doc__ or "").format(word=word, formula=formula)
     method.__name__ = method.__qualname__ = word
-    corners: tuple[dict[str, Any], ...] = ({"shrinkage": "ledoit_wolf"}, {"shrinkage": "oas"}, {"shrinkage": 1.0})
+    corners: tuple[Options, ...] = ({"shrinkage": "ledoit_wolf"}, {"shrinkage": "oas"}, {"shrinkage": 1.0})
     restore = partial(restore_gaussians, relative=relative)
     return DIFFICULTY.add(
         word,
@@ -278,7 +278,7 @@ class Prototypes:
         return {"distance": self.distance}, {"means": self.means, "counts": self.counts}
 
 
-def restore_prototypes(numbers: Mapping[str, Any], arrays: Arrays, notes: tuple[str, ...]) -> Prototypes:
+def restore_prototypes(numbers: JsonObject, arrays: Arrays, notes: tuple[str, ...]) -> Prototypes:
     """The model of a saved state, checked."""
     need_arrays(arrays, {"means": "float64", "counts": "int64"})
     classes, _ = need_shape(arrays, "means", (None, None))
@@ -343,7 +343,7 @@ class Centres:
         return {"inertia": self.inertia, "distance": self.distance}, {"centres": self.centres}
 
 
-def restore_centres(numbers: Mapping[str, Any], arrays: Arrays, notes: tuple[str, ...]) -> Centres:
+def restore_centres(numbers: JsonObject, arrays: Arrays, notes: tuple[str, ...]) -> Centres:
     """The model of a saved state, checked."""
     need_arrays(arrays, {"centres": "float64"})
     need_shape(arrays, "centres", (None, None))

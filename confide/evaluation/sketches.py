@@ -28,7 +28,7 @@ from confide.metrics.base import parse_metric
 from confide.numerics.binning import width_bin_of
 from confide.predictions import Predictions
 from confide.results import About, Evaluation, Measurement
-from confide.types import Floats, Indices
+from confide.types import Floats, Indices, Options
 
 FACTS = ("nll", "brier", "entropy")
 """Facts whose sums are kept beside those of the confidence."""
@@ -224,8 +224,7 @@ class Sketch:
         names, class_names = tuple(about.pop("names")), about.pop("class_names")
         classes = ClassTable(**sums) if sums else None
         named = None if class_names is None else tuple(class_names)
-        own: dict[str, Any] = {"names": names, "units": units, "class_names": named}
-        return cls(**about, **own, fine=fine, coarse=coarse, classes=classes)
+        return cls(**about, names=names, units=units, class_names=named, fine=fine, coarse=coarse, classes=classes)
 
 
 def sketch_of(source: Any, split: str | None = None) -> Sketch:
@@ -294,7 +293,7 @@ def evaluate_sketch(
     """
     called = "pixels" if sketch.unit == "image" else "samples"
     known = About(title=title, unit=called).over(about or About())
-    options: dict[str, Any] = {"model": model, "seed": seed, "score": "msp", "about": known}
+    options: Options = {"model": model, "seed": seed, "score": "msp", "about": known}
     whole = evaluate(sketch.record(sketch.fine).replace(unit=None), metrics, False, **options)
     bounds, note = sketch.ranking_bounds(), {}
     for m in whole.measurements:

@@ -6,7 +6,7 @@ normalise, or the random crop and flip of an augmentation run.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -19,7 +19,7 @@ from PIL import Image
 from torch import Tensor
 
 from confide.checks import InputError
-from confide.types import Floats
+from confide.types import Floats, JsonObject
 
 # ---- One input as an image: arrays, tensors, bytes, files and PIL images, to RGB or grey `c h w` uint8 ----
 
@@ -207,7 +207,7 @@ def _centre(pixels: Tensor, size: tuple[int, int]) -> Tensor:
     return pixels[..., top : top + height, left : left + width]
 
 
-def from_processor(config: Mapping[str, Any]) -> Preprocess:
+def from_processor(config: JsonObject) -> Preprocess:
     """The preprocessing that a hub's preprocessor_config.json describes."""
     cropped = bool(config.get("do_center_crop", "crop_size" in config)) and bool(config.get("crop_size"))
     short, exact = None, None

@@ -30,6 +30,7 @@ from torch import Tensor
 from confide import __version__
 from confide.checks import InputError, MissingExtra, OptionError, printable
 from confide.files.disk import atomic
+from confide.types import AnyArray
 
 # What confide writes, and in which version: the only place that knows either.
 
@@ -464,7 +465,7 @@ def write_table(
     path = Path(path)
     if path.suffix == ".npz":
         with atomic(path) as temporary, open(temporary, "wb") as file:
-            arrays: dict[str, Any] = {k: np.asarray(v) for k, v in columns.items()}
+            arrays: dict[str, AnyArray] = {k: np.asarray(v) for k, v in columns.items()}
             arrays |= {"metadata": np.array(json.dumps(dict(metadata)))} if metadata else {}
             np.savez_compressed(file, **arrays)
     elif path.suffix == ".parquet":

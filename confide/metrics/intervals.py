@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from confide.metrics.view import Design, View
 from confide.random import generator
 from confide.registry import Method
 from confide.results import Z
+from confide.types import Options
 
 if TYPE_CHECKING:
     from confide.metrics.base import MetricSpec
@@ -37,7 +38,7 @@ FEW_ERRORS = 10
 def chance_of(
     method: Method[MetricSpec],
     view: View,
-    options: dict[str, Any],
+    options: Options,
     value: float,
     *,
     draws: int = RESAMPLES,
@@ -86,7 +87,7 @@ def fewest_of(influence: Influence, spread: Spread) -> float:
 def interval_of(
     method: Method[MetricSpec],
     view: View,
-    options: dict[str, Any],
+    options: Options,
     value: float,
     chance: Null | None,
     *,

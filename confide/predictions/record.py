@@ -58,7 +58,7 @@ from confide.predictions.tables import (
     top1_outputs,
 )
 from confide.records import Features, Ids, default_ids, rows_of
-from confide.types import Floats, Indices, Labels, Logits, PerSample, Probs
+from confide.types import AnyArray, Floats, Indices, Labels, Logits, PerSample, Probs
 
 T = TypeVar("T")
 
@@ -116,7 +116,7 @@ class Predictions:
         *,
         outputs: Outputs | None = None,
         trust: Any = None,
-        columns: Mapping[str, Any] | None = None,
+        columns: Mapping[str, AnyArray] | None = None,
         class_names: Sequence[str] | None = None,
         weights: Any = None,
         unit: str | None = None,
@@ -411,7 +411,7 @@ class Predictions:
         *,
         probs: Any = None,
         label_names: Sequence[str] | None = None,
-        columns: Mapping[str, Any] | None = None,
+        columns: Mapping[str, AnyArray] | None = None,
     ) -> Predictions:
         """Several labels a sample, each yes or no: a row of two classes for every label of a sample that is known.
 

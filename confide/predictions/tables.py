@@ -38,6 +38,7 @@ from confide.predictions.outputs import (
     probability_outputs,
 )
 from confide.records import default_ids
+from confide.types import AnyArray
 
 SAMPLE, LABEL_NAME = "sample", "label_name"
 """Columns of multilabel predictions: the sample that a row belongs to, and which of its labels it is."""
@@ -97,7 +98,7 @@ def multilabel_fields(
     split: str | None,
     probs: Any,
     label_names: Sequence[str] | None,
-    columns: Mapping[str, Any] | None,
+    columns: Mapping[str, AnyArray] | None,
 ) -> RecordFields:
     """A row of two classes for every label of a sample that is known, label by label."""
     if (logits is None) == (probs is None):

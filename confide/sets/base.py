@@ -28,7 +28,7 @@ from confide.files import formats
 from confide.files.fitted import FittedState, save_fitted
 from confide.predictions import Predictions, class_values, probability_blocks
 from confide.registry import Method, OptionSpec, Registry
-from confide.types import Floats
+from confide.types import Floats, Options
 
 PURPOSE = "a prediction set"
 """Who needs all probabilities, in the words of a message."""
@@ -112,7 +112,7 @@ class SetScore:
     """A method with its options: the scores of predictions."""
 
     method: Method[SetSpec]
-    options: Mapping[str, Any]
+    options: Options
     seed: int = 0
 
     @property
@@ -379,7 +379,7 @@ class PredictionSets:
     by: str | None = None
     class_groups: tuple[int, ...] | None = None
     edges: tuple[float, ...] | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Options = field(default_factory=dict)
     allow_empty: bool = False
     seed: int = 0
     class_names: tuple[str, ...] | None = None

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 
 from confide.checks import InputError, check_choice, check_range
 from confide.facts import SMALLEST_PROBABILITY, facts_of
+from confide.files.columns import Columns
 from confide.models.device import Device, is_out_of_memory
 from confide.models.preparation import Feed, rows_in_batches
 from confide.numerics.binning import calibration_error
@@ -131,7 +131,7 @@ def predict(
     feed = Feed(samples, trained.preparation, where.device, mirror_twice=trained.settings.mirror)
     network = where.place(trained.model).eval()
     # What tells groups apart goes along; features and other wide columns stay with the data.
-    columns: dict[str, Any] = {name: values for name, values in samples.columns.items() if np.ndim(values) == 1}
+    columns: Columns = {name: values for name, values in samples.columns.items() if np.ndim(values) == 1}
     if passes:
         check_choice(average, ("logits", "probs"), "average")
         logits, spread = _dropout_passes(network, feed, where, passes, average, batch_size, trained.settings.seed)

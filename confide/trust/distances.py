@@ -18,9 +18,9 @@ from confide.predictions import Predictions
 from confide.progress import Progress
 from confide.registry import Interval
 from confide.trust.base import TRUST, ScorerState
-from confide.types import FeatureRows, Indices, PerSample
+from confide.types import FeatureRows, Indices, JsonObject, Options, PerSample
 
-TRAINING_FEATURES: dict[str, Any] = {"trained": True, "wants": "features", "fit_on": "training"}
+TRAINING_FEATURES: Options = {"trained": True, "wants": "features", "fit_on": "training"}
 
 # Distance to the nearest training samples.
 
@@ -41,7 +41,7 @@ class NeighbourDistance:
         return {"k": self.k}, {"points": self.points}
 
 
-def restore_neighbours(numbers: dict[str, Any], tensors: dict[str, Tensor]) -> NeighbourDistance:
+def restore_neighbours(numbers: JsonObject, tensors: dict[str, Tensor]) -> NeighbourDistance:
     """The scorer of a saved state."""
     return NeighbourDistance(tensors["points"], int(numbers["k"]))
 
@@ -109,7 +109,7 @@ class RelativeMahalanobis:
         return {}, dict(vars(self))
 
 
-def restore_rmd(numbers: dict[str, Any], tensors: dict[str, Tensor]) -> RelativeMahalanobis:
+def restore_rmd(numbers: JsonObject, tensors: dict[str, Tensor]) -> RelativeMahalanobis:
     """The scorer of a saved state."""
     return RelativeMahalanobis(**tensors)
 
@@ -235,7 +235,7 @@ class TrustScore:
         return {"neighbour": self.neighbour}, {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
-def restore_trust_score(numbers: dict[str, Any], tensors: dict[str, Tensor]) -> TrustScore:
+def restore_trust_score(numbers: JsonObject, tensors: dict[str, Tensor]) -> TrustScore:
     """The scorer of a saved state."""
     arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
     if arrays["centre"].ndim == 1:  # files of earlier versions have one centre for all classes

@@ -26,7 +26,7 @@ from confide.registry import Interval, Ranges
 from confide.trust import losses
 from confide.trust.base import TRUST, ScorerState
 from confide.trust.cross_fitting import Folds, stratified_folds
-from confide.types import FeatureRows, PerSample
+from confide.types import FeatureRows, JsonObject, Options, PerSample
 
 # What an oracle sees of a sample: facts of the softmax, log-probabilities and features, as one row.
 
@@ -225,7 +225,7 @@ class OracleScorer:
         return {"head": self.head, "inputs": self.inputs, "energy": self.energy}, self.weights
 
 
-def restore_oracle(numbers: dict[str, Any], tensors: dict[str, Tensor]) -> OracleScorer:
+def restore_oracle(numbers: JsonObject, tensors: dict[str, Tensor]) -> OracleScorer:
     """The oracle of a saved state."""
     missing = {"mean", "deviation", "head_weight", "head_bias"} - tensors.keys()
     if missing:
@@ -238,7 +238,7 @@ def oracle_facts(
     *names: str,
     ranges: Ranges | None = None,
     choices: Mapping[str, tuple[Any, ...]] | None = None,
-) -> dict[str, Any]:
+) -> Options:
     """What is said of every trained oracle; limits of its options are those of the recipe, of the loss, and its own."""
     spec = losses.TRUST_LOSSES.get(loss).spec
     return {
