@@ -24,9 +24,8 @@ from numpy.typing import NDArray
 
 from confide.checks import InputError, did_you_mean, printable
 from confide.files import formats
-from confide.files.columns import Columns
 from confide.predictions import Predictions
-from confide.types import AnyArray, Floats, JsonObject, Options
+from confide.types import AnyArray, Columns, Floats, JsonObject, Options
 
 __all__ = [
     "agreement",

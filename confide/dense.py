@@ -19,10 +19,9 @@ from torch import Tensor
 
 from confide.checks import InputError, as_tensor, check_range
 from confide.files import formats
-from confide.files.columns import Columns
 from confide.predictions import IMAGE, Predictions
 from confide.random import generator
-from confide.types import Floats, Options
+from confide.types import Columns, Floats, Options
 
 __all__ = ["boundary_distance", "boxes", "from_coco", "image_predictions", "maps", "pixels", "read_images"]
 

@@ -33,6 +33,10 @@ Indices: TypeAlias = NDArray[np.intp]
 ClassIndices: TypeAlias = NDArray[np.int64]
 """n, labels or predicted classes as an array."""
 
+Words: TypeAlias = NDArray[np.str_]
+"""n, names of classes, groups or samples."""
+Columns: TypeAlias = dict[str, NDArray[Any]]
+"""Arrays by name: the columns of a table, the arrays of a file."""
 AnyArray: TypeAlias = Any
 """Values as people have them: a tensor, an array, a list, a column of a data frame."""
 

@@ -53,6 +53,21 @@ def test_no_class_name_is_defined_twice(modules):
     assert [name for name, count in names.items() if count > 1] == []
 
 
+def test_a_name_of_a_type_is_defined_once(modules):
+    """Aliases as well as classes: whoever reads `Columns` finds one definition."""
+    names = [node.name for _, tree in modules.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    for _, tree in modules.values():
+        for node in tree.body:
+            match node:
+                case (
+                    ast.Assign(targets=[ast.Name(id=name)], value=value)
+                    | ast.AnnAssign(target=ast.Name(id=name), value=value)
+                ):
+                    alias = isinstance(value, ast.Subscript | ast.BinOp | ast.Name | ast.Attribute)
+                    names += [name] if alias and name[0].isupper() and not name.isupper() else []
+    assert [name for name, count in Counter(names).items() if count > 1] == []
+
+
 def test_names_say_what_a_thing_is(modules):
     """Not where it came from: arguments, locals, fields, functions and classes."""
     vague = {"found", "said", "kept", "one", "wanted", "made", "given", "asked", "door", "voice", "foreign"}

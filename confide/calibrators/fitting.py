@@ -47,7 +47,7 @@ from confide.progress import Progress
 from confide.records import FeatureSource
 from confide.registry import Method
 from confide.results import LEVEL
-from confide.types import Floats, Options
+from confide.types import Floats, Indices, Options
 
 
 def names() -> tuple[str, ...]:
@@ -605,8 +605,7 @@ class HeldOutScores:
         )
 
 
-Rows = NDArray[np.int64]
-Refit = Callable[[Rows, Rows], Predictions]
+Refit = Callable[[Indices, Indices], Predictions]
 """(rows to fit on, rows to calibrate) -> the latter, calibrated."""
 
 
@@ -621,7 +620,7 @@ def _refit(word: str, predictions: Predictions, options: Options, whole: Calibra
     if evidence is None or own["by"] is not None:
         settled = None if whole is None or method.spec.settled is None else partial(method.spec.settled, whole.values)
 
-        def refit_logits(train: Rows, held: Rows) -> Predictions:
+        def refit_logits(train: Indices, held: Indices) -> Predictions:
             searched = {} if settled is None else settled(len(train))
             return fit(word, predictions.take(train), **{**searched, **own})(predictions.take(held))
 
@@ -629,7 +628,7 @@ def _refit(word: str, predictions: Predictions, options: Options, whole: Calibra
     known = evidence
     settings = method.checked({k: v for k, v in own.items() if k not in GROUPED})
 
-    def refit(train: Rows, held: Rows) -> Predictions:
+    def refit(train: Indices, held: Indices) -> Predictions:
         calibrator = fit_one(method, predictions.take(train), settings, known.take(train))
         part = predictions.take(held)
         return part.with_logits(calibrator.calibrated(part.logits, known.take(held)), real=False)
@@ -642,7 +641,7 @@ def held_out_scores(
 ) -> HeldOutScores:
     """What the calibrator gives to samples that it was not fitted on."""
     fold = label_folds(predictions, folds, seed)
-    parts: list[tuple[Rows, HeldOutScores]] = []
+    parts: list[tuple[Indices, HeldOutScores]] = []
     for k in range(folds):
         rows = np.flatnonzero(fold == k)
         parts.append((rows, HeldOutScores.of(refit(np.flatnonzero(fold != k), rows), score)))

@@ -29,7 +29,7 @@ from confide.checks import MOST_CLASSES, InputError, check_number, did_you_mean
 from confide.files.fitted import FittedState, need_fields
 from confide.predictions import Predictions
 from confide.records import FeatureSource
-from confide.types import JsonObject, Logits
+from confide.types import JsonObject, Logits, Words
 
 SHRINKAGES = (0.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10000.0, math.inf)
 GROUPED = ("by", "bands", "shrinkage")
@@ -41,7 +41,6 @@ MOST_BANDS = 1000
 MOST_VALUES = 100
 """Numbers of more values than these are no groups: each would have a sample or two."""
 Fit = Callable[[Predictions], Calibrator]
-Names = NDArray[np.str_]
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class Grouping:
     by: str
     edges: tuple[float, ...] | None = None
 
-    def names(self, predictions: Predictions) -> Names:
+    def names(self, predictions: Predictions) -> Words:
         """The group of every sample, as text; a number that is none has the group "nan"."""
         column = column_of(predictions, self.by)
         if self.edges is None:

@@ -43,7 +43,7 @@ PART_ELEMENTS = 1 << 22
 TOLERANCE = 1e-8
 CLOSE_IN_LOG_T = 0.1
 """How near, in log T, two points of the search must be for the second to do without its curvature."""
-Moments = Callable[[float, bool], tuple[float, float, float]]
+LossMoments = Callable[[float, bool], tuple[float, float, float]]
 
 
 def row_dot(left: Floating, right: Floating) -> Floating:
@@ -107,7 +107,7 @@ class TemperedRows:
             return float(np.sum(values, dtype=np.float64))
         return float(values @ (self.weights if part is None else self.weights[part]))
 
-    def moments_of(self, criterion: str) -> Moments:
+    def moments_of(self, criterion: str) -> LossMoments:
         """The function `scale -> (value, first, second derivative)` of that criterion."""
         return self.moments if criterion == "nll" else self.square_moments
 
@@ -216,7 +216,7 @@ def search_scale(rows: TemperedRows, criterion: str, start: float, bounds: tuple
 
 
 @contextmanager
-def parallel_moments(rows: TemperedRows, criterion: str) -> Iterator[Moments]:
+def parallel_moments(rows: TemperedRows, criterion: str) -> Iterator[LossMoments]:
     """The rows' moments; of many rows, parts of them in as many threads as torch was given."""
     count = min(allowed_threads(), rows.rows.size // PART_ELEMENTS)
     if count < 2:
@@ -238,7 +238,7 @@ def parallel_moments(rows: TemperedRows, criterion: str) -> Iterator[Moments]:
         yield moments
 
 
-def newton_minimum(moments: Moments, start: float, box: tuple[float, float], tolerance: float) -> float:
+def newton_minimum(moments: LossMoments, start: float, box: tuple[float, float], tolerance: float) -> float:
     """Safeguarded Newton in s: the root of the slope inside the box, or the end of the box it runs to.
 
     The likelihood is convex in exp(s), so the sign of the slope brackets the root; a Newton step that leaves the

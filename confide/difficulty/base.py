@@ -24,10 +24,9 @@ from confide.files.fitted import FittedState
 from confide.records import Features, FeatureSource, Ids, Scores, default_ids
 from confide.registry import OptionSpec, Registry
 from confide.results import DifficultyInfo
-from confide.types import ClassIndices, Floats, JsonObject, Options
+from confide.types import ClassIndices, Columns, Floats, JsonObject, Options
 
-Arrays = dict[str, NDArray[Any]]
-State = tuple[JsonObject, Arrays]
+FitState = tuple[JsonObject, Columns]
 """What a model is made of: plain numbers and words, and arrays."""
 
 
@@ -46,7 +45,7 @@ def check_ending(path: str | Path) -> None:
     fitted.check_ending(path, formats.DIFFICULTY)
 
 
-def need_arrays(arrays: Arrays, kinds: Mapping[str, str]) -> None:
+def need_arrays(arrays: Columns, kinds: Mapping[str, str]) -> None:
     """Exactly these arrays, each of its dtype, not empty and finite."""
     if set(arrays) != set(kinds):
         raise ValueError(f"it must hold {', '.join(sorted(kinds))}, got {', '.join(sorted(arrays))[:200] or 'nothing'}")
@@ -57,7 +56,7 @@ def need_arrays(arrays: Arrays, kinds: Mapping[str, str]) -> None:
             raise ValueError(f"{name} must be finite numbers, got {'others' if arrays[name].size else 'none'}")
 
 
-def need_shape(arrays: Arrays, name: str, shape: tuple[int | None, ...]) -> tuple[int, ...]:
+def need_shape(arrays: Columns, name: str, shape: tuple[int | None, ...]) -> tuple[int, ...]:
     """The shape of an array; None stands for any length."""
     lengths = arrays[name].shape
     if len(lengths) != len(shape) or any(n not in (None, length) for n, length in zip(shape, lengths, strict=True)):

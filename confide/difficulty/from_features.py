@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from confide.checks import SEEDS, InputError, check_choice
-from confide.difficulty.base import DIFFICULTY, Arrays, State, need_arrays, need_counts, need_shape
+from confide.difficulty.base import DIFFICULTY, FitState, need_arrays, need_counts, need_shape
 from confide.numerics.blocks import block_rows, blocks, cache_rows, check_block, matrix_product, working_block
 from confide.numerics.gaussians import (
     Gaussians,
@@ -27,7 +27,7 @@ from confide.numerics.gaussians import (
 )
 from confide.numerics.neighbours import UnitRows, distances_to, nearest_centre, unit
 from confide.registry import Interval
-from confide.types import ClassIndices, Floats, JsonObject, Options
+from confide.types import ClassIndices, Columns, Floats, JsonObject, Options
 
 
 def check_columns(values: Any, dim: int) -> None:
@@ -106,10 +106,10 @@ class GaussianDifficulty:
             float(own[0]), float(fit.agnostic[0]), int(fit.nearest[0]), float(fit.nearest_distance[0]), self.is_relative
         )
 
-    def state(self) -> State:
+    def state(self) -> FitState:
         """Projections rather than covariances: fewer numbers, nothing to factor again, and so the same last digit."""
         whole = self.gaussians.whitening()
-        arrays: Arrays = {"counts": self.gaussians.counts, "means": self.gaussians.means}
+        arrays: Columns = {"counts": self.gaussians.counts, "means": self.gaussians.means}
         arrays |= {f"whole.{part}": getattr(whole, part) for part in PARTS}
         if self.is_relative and self.projection is not whole:
             arrays |= {f"relative.{part}": getattr(self.projection, part) for part in PARTS}
@@ -139,7 +139,7 @@ class StoredGaussians:
 
 
 def restore_gaussians(
-    numbers: JsonObject, arrays: Arrays, notes: tuple[str, ...], *, relative: bool
+    numbers: JsonObject, arrays: Columns, notes: tuple[str, ...], *, relative: bool
 ) -> GaussianDifficulty:
     """The model of a saved state, checked."""
     has_part = relative and "relative.matrix" in arrays
@@ -155,7 +155,7 @@ def restore_gaussians(
     return GaussianDifficulty(stored, relative)
 
 
-def _projection(arrays: Arrays, kind: str, classes: int, dim: int) -> Projection:
+def _projection(arrays: Columns, kind: str, classes: int, dim: int) -> Projection:
     _, width = need_shape(arrays, f"{kind}.matrix", (dim, None))
     need_shape(arrays, f"{kind}.origin", (dim,))
     need_shape(arrays, f"{kind}.centres", (classes, width))
@@ -274,11 +274,11 @@ class Prototypes:
         check_present(labels, self.counts)
         return distances_to(values, self.means, labels, distance=self.distance)
 
-    def state(self) -> State:
+    def state(self) -> FitState:
         return {"distance": self.distance}, {"means": self.means, "counts": self.counts}
 
 
-def restore_prototypes(numbers: JsonObject, arrays: Arrays, notes: tuple[str, ...]) -> Prototypes:
+def restore_prototypes(numbers: JsonObject, arrays: Columns, notes: tuple[str, ...]) -> Prototypes:
     """The model of a saved state, checked."""
     need_arrays(arrays, {"means": "float64", "counts": "int64"})
     classes, _ = need_shape(arrays, "means", (None, None))
@@ -339,11 +339,11 @@ class Centres:
         check_columns(values, self.centres.shape[1])
         return nearest_centre(values, self.centres, distance=self.distance)[0]
 
-    def state(self) -> State:
+    def state(self) -> FitState:
         return {"inertia": self.inertia, "distance": self.distance}, {"centres": self.centres}
 
 
-def restore_centres(numbers: JsonObject, arrays: Arrays, notes: tuple[str, ...]) -> Centres:
+def restore_centres(numbers: JsonObject, arrays: Columns, notes: tuple[str, ...]) -> Centres:
     """The model of a saved state, checked."""
     need_arrays(arrays, {"centres": "float64"})
     need_shape(arrays, "centres", (None, None))

@@ -31,9 +31,7 @@ from confide.numerics.binomial import (
 )
 from confide.predictions import Predictions, class_words
 from confide.results import ClassThreshold, OperatingPoint, PromisedRisk
-from confide.types import AnyArray, Floats
-
-Rows = NDArray[np.bool_]
+from confide.types import AnyArray, Flags, Floats
 
 
 @dataclass(frozen=True)
@@ -255,8 +253,8 @@ def _counted(
     label: str,
     kind: RiskKind,
     limit: float,
-    marks: Rows,
-    among: Rows,
+    marks: Flags,
+    among: Flags,
     losses: Floats | None = None,
 ) -> Risk:
     """The risk of samples that are events, or have losses, where accepted; among those that count."""

@@ -23,14 +23,13 @@ from confide.evaluation.evaluate import (
     column_groups,
     difficulty_groups,
 )
-from confide.files.columns import Columns
 from confide.numerics.binomial import right_tails
 from confide.numerics.neighbours import nearest_centre
 from confide.predictions import Predictions, feature_rows
 from confide.random import sample_keys, uniform
 from confide.records import Features, Scores, rows_of
 from confide.results import LEVEL, Measurement, Z
-from confide.types import Flags, Floats, Indices, JsonObject
+from confide.types import Columns, Flags, Floats, Indices, JsonObject
 
 FEWEST = 30
 """Samples of a slice in the half that proposes it."""

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from confide.checks import InputError, MissingExtra, number_of_digits
-from confide.explorer.details import FeatureRows, History, NamedClass, Pictures, TagState
+from confide.explorer.details import History, NamedClass, Pictures, SampleFeatures, TagState
 from confide.explorer.layout import Layout
 from confide.explorer.marks import TagMarks
 from confide.explorer.projection import FeatureMap
@@ -79,7 +79,7 @@ class Explorer:
         self.tags = TagFile(layout.tags)
         self.marks = TagMarks(self.samples, self.tags)
         self.database = SampleDatabase(layout, self.samples, self.marks)
-        self.features = FeatureRows(layout, self.samples)
+        self.features = SampleFeatures(layout, self.samples)
         self.map = FeatureMap(layout, self.samples, self.features)
         self.queries = QueryRunner(self.database, self.map.inside)
         self.pictures = Pictures(layout, self.samples)

@@ -146,8 +146,6 @@ def _weights(source: int, target: int, resample: int) -> Floats:
 
 # ---- What an image goes through before a network: resize, centre crop, scale and normalise ----
 
-Numbers = tuple[float, float, float]
-
 
 @dataclass(frozen=True)
 class Preprocess:
@@ -158,8 +156,8 @@ class Preprocess:
     crop: tuple[int, int] | None
     resample: int
     scale: float
-    mean: Numbers
-    std: Numbers
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
 
     def __call__(self, item: Any) -> Tensor:
         image = as_rgb(item)

@@ -11,8 +11,8 @@ import numpy as np
 from confide.metrics import resampling
 from confide.metrics.influence import (
     UNKNOWN,
+    Bounds,
     Influence,
-    Interval,
     Spread,
     error_interval,
     mean_interval,
@@ -93,7 +93,7 @@ def interval_of(
     *,
     how: str = THEORY,
     seed: int = 0,
-) -> Interval:
+) -> Bounds:
     """The 95 % interval of a metric; it holds the value and stays in the metric's range.
 
     By theory where the metric has influence values, else, or if asked for, from resamples.
@@ -131,7 +131,7 @@ def shaped_interval(
     *,
     one_error: float = 0.0,
     fewest: float = math.inf,
-) -> Interval:
+) -> Bounds:
     """The interval of a value with this spread, in the shape of the metric: rare, of a rate or of a mean."""
     if method.spec.rare:
         bounds = rare_interval(value, spread, one_error)
@@ -144,7 +144,7 @@ def shaped_interval(
     return _within(method.spec, value, bounds)
 
 
-def _within(spec: MetricSpec, value: float, bounds: Interval) -> Interval:
+def _within(spec: MetricSpec, value: float, bounds: Bounds) -> Bounds:
     """An interval in the metric's range that holds the value; unknown ends stay so."""
     (low, high), (smallest, largest) = bounds, spec.range
     if not (math.isfinite(low) and math.isfinite(high)):

@@ -31,7 +31,6 @@ from confide.files.columns import (
     CORRECT_COLUMNS,
     ROLE_COLUMNS,
     WEIGHT_COLUMNS,
-    Columns,
     classes_of_columns,
 )
 from confide.files.frames import as_frame, frame_columns
@@ -58,7 +57,7 @@ from confide.predictions.tables import (
     top1_outputs,
 )
 from confide.records import Features, Ids, default_ids, rows_of
-from confide.types import AnyArray, Floats, Indices, Labels, Logits, PerSample, Probs
+from confide.types import AnyArray, Columns, Floats, Indices, Labels, Logits, PerSample, Probs
 
 T = TypeVar("T")
 

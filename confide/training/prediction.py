@@ -13,13 +13,13 @@ from torch import Tensor, nn
 
 from confide.checks import InputError, check_choice, check_range
 from confide.facts import SMALLEST_PROBABILITY, facts_of
-from confide.files.columns import Columns
 from confide.models.device import Device, is_out_of_memory
 from confide.models.preparation import Feed, rows_in_batches
 from confide.numerics.binning import calibration_error
 from confide.predictions import Predictions
 from confide.records import Dataset, Features, Split
 from confide.training.checkpoint import Trained
+from confide.types import Columns
 
 # One forward pass over a split, and the few numbers of it that the training log keeps.
 

@@ -117,7 +117,7 @@ def apply_head(head: str, hidden: Tensor, weight: Tensor, bias: Tensor) -> Tenso
 # One member per fold, all trained at once by batched matrix products; member m never sees fold m, so its values there
 # are honest (`out_of_fold`), and the trust of a new sample is the mean over members.
 
-Objective = Callable[[Tensor, Tensor], Tensor]
+OracleObjective = Callable[[Tensor, Tensor], Tensor]
 """(oracle output z, target per sample) -> one value per sample."""
 
 
@@ -265,7 +265,7 @@ def oracle_forward(weights: dict[str, Tensor], rows: Tensor, head: str, keep: Te
 
 
 def fit_oracle(
-    predictions: Predictions, features: Tensor | None, target: Tensor, objective: Objective, recipe: OracleRecipe
+    predictions: Predictions, features: Tensor | None, target: Tensor, objective: OracleObjective, recipe: OracleRecipe
 ) -> OracleScorer:
     """Train one member per fold on all other folds; the last values of the schedule are kept, nothing is selected."""
     rows, widths = oracle_inputs(predictions, features, recipe.inputs)
@@ -304,7 +304,12 @@ def _start(rows: Tensor, widths: tuple[int, ...], folds: Folds, recipe: OracleRe
 
 
 def _train(
-    weights: dict[str, Tensor], rows: Tensor, target: Tensor, folds: Folds, objective: Objective, recipe: OracleRecipe
+    weights: dict[str, Tensor],
+    rows: Tensor,
+    target: Tensor,
+    folds: Folds,
+    objective: OracleObjective,
+    recipe: OracleRecipe,
 ) -> None:
     generator = torch.Generator().manual_seed(recipe.seed + 1)
     outside = [torch.from_numpy(np.flatnonzero(folds != m)) for m in range(recipe.folds)]
@@ -345,7 +350,7 @@ def _dropout_mask(shape: tuple[int, ...], dropout: float, generator: torch.Gener
 )
 @oracle_options(losses.steep_slope, "alpha_pos", "alpha_neg", head="signed_distance")
 def steep_slope(
-    predictions: Predictions, features: FeatureRows | None = None, *, recipe: OracleRecipe, objective: Objective
+    predictions: Predictions, features: FeatureRows | None = None, *, recipe: OracleRecipe, objective: OracleObjective
 ) -> OracleScorer:
     """Oracle with the steep slope loss: exp(-a+ z/(1+|z|)) for right, exp(a- z/(1+|z|)) for wrong; trust iff z > 0.
 
@@ -389,7 +394,7 @@ def tcp(
     features: FeatureRows | None = None,
     *,
     recipe: OracleRecipe,
-    objective: Objective,
+    objective: OracleObjective,
     target: str = "probability",
 ) -> OracleScorer:
     """Oracle of the true class probability, (sigmoid(z) - p_y)^2.
@@ -430,7 +435,7 @@ def tcp(
 )
 @oracle_options(losses.binary_cross_entropy, "weight_pos", "weight_neg", "form")
 def binary_cross_entropy(
-    predictions: Predictions, features: FeatureRows | None = None, *, recipe: OracleRecipe, objective: Objective
+    predictions: Predictions, features: FeatureRows | None = None, *, recipe: OracleRecipe, objective: OracleObjective
 ) -> OracleScorer:
     """Oracle with binary cross-entropy, -o log sigmoid(z) - (1 - o) log sigmoid(-z), one term per sample.
 
@@ -469,7 +474,7 @@ def binary_cross_entropy(
 )
 @oracle_options(losses.binary_focal, "gamma", "form")
 def binary_focal(
-    predictions: Predictions, features: FeatureRows | None = None, *, recipe: OracleRecipe, objective: Objective
+    predictions: Predictions, features: FeatureRows | None = None, *, recipe: OracleRecipe, objective: OracleObjective
 ) -> OracleScorer:
     """Oracle with the binary focal loss, -(1 - p_o)^gamma log p_o of the true outcome o, one term per sample.
 
@@ -514,7 +519,7 @@ def class_balanced(
     features: FeatureRows | None = None,
     *,
     recipe: OracleRecipe,
-    objective: Objective,
+    objective: OracleObjective,
     beta: float = 0.999,
 ) -> OracleScorer:
     """Oracle with class-balanced binary cross-entropy, w_o = (1 - beta) / (1 - beta^n_o) for o in {wrong, right}.
