@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from confide.block_sizes import CACHED_FLOAT64, rows_in
+from confide.block_sizes import CACHED, CACHED_FLOAT64, rows_in
 from confide.checks import InputError
 from confide.numerics.binning import width_bin_of, width_edges
 from confide.types import Floating, Floats
@@ -177,7 +177,7 @@ class ClassCounter:
         if weights is not None:
             self._weights.append(weights)
         self._held += len(probs)
-        if self._held > 1 << 19:
+        if self._held > CACHED:
             self._flush()
 
     def add_truth(self, p_true: Floating, labels: NDArray[np.int64], brier: Floating) -> None:

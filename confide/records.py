@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from confide.block_sizes import WIDENED_ROWS
 from confide.checks import InputError, check_ids, check_record
 from confide.files import formats
 from confide.files.columns import FEATURE_COLUMNS, ID_COLUMNS, first_column
@@ -23,10 +24,6 @@ from confide.types import JsonObject, Options
 T = TypeVar("T")
 Ids = NDArray[Any]
 """n integers or strings, unique within a split."""
-
-
-FINGERPRINT_ROWS = 4096
-"""Rows of inputs that are read at once for a fingerprint."""
 
 
 def default_ids(n: int, prefix: str = "") -> Ids:
@@ -80,8 +77,8 @@ class Split:
         elif isinstance(inputs, (list, tuple)) or np.asarray(inputs[:1]).dtype == object:
             digest.update(b"\0".join(map(_content, inputs)))
         else:
-            for start in range(0, len(self), FINGERPRINT_ROWS):
-                digest.update(np.ascontiguousarray(inputs[start : start + FINGERPRINT_ROWS]).data)
+            for start in range(0, len(self), WIDENED_ROWS):
+                digest.update(np.ascontiguousarray(inputs[start : start + WIDENED_ROWS]).data)
         return digest.hexdigest()[:16]
 
     def take(self, rows: NDArray[np.integer]) -> Split:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from confide.block_sizes import WIDENED_ROWS
 from confide.checks import SEEDS, InputError, check_choice
 from confide.difficulty.base import DIFFICULTY, FitState, need_arrays, need_counts, need_shape
 from confide.numerics.blocks import block_rows, blocks, cache_rows, check_block, matrix_product, working_block
@@ -322,8 +323,6 @@ def prototype(values: Any, labels: NDArray[np.int64], *, distance: str = "l2") -
 
 # Distance to the nearest k-means centre.
 
-MOVED_ROWS_AT_ONCE = 4096
-
 
 @dataclass(frozen=True, eq=False)
 class Centres:
@@ -460,7 +459,7 @@ class _KMeansState:
             else:
                 late.add(changed + start, before[changed], nearest[changed])
             before[changed] = nearest[changed]
-            if late.count > MOVED_ROWS_AT_ONCE:
+            if late.count > WIDENED_ROWS:
                 self._move(*late.take(values))
         if late.count:
             self._move(*late.take(values))

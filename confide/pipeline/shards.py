@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from confide import evaluation, scale
+from confide.block_sizes import SHARD_ROWS
 from confide.checks import InputError
-from confide.evaluation.streaming import ROWS as SHARD_ROWS, shard_paths
+from confide.evaluation.streaming import shard_paths
 from confide.files import formats
 from confide.files.columns import ID_COLUMNS
 from confide.predictions import Predictions, predictions_from_columns

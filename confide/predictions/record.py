@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from confide.block_sizes import CACHED_FLOAT64, rows_in
+from confide.block_sizes import CACHED_FLOAT64, FEATURE_ROWS, rows_in
 from confide.checks import (
     InputError,
     as_tensor,
@@ -1081,6 +1081,6 @@ def feature_rows(predictions: Predictions, features: Any, name: str = "features"
         raise InputError(f"{name} must be {n} x d, one row per prediction, got shape {tuple(rows.shape)}")
     rows = rows if rows.dtype in (torch.float32, torch.float64) else rows.to(torch.float32)
     # By blocks, and only their sums: a test of every value at once would hold the rows twice more.
-    if not all(bool(torch.isfinite(block.sum())) for block in torch.split(rows, 8192)):
+    if not all(bool(torch.isfinite(block.sum())) for block in torch.split(rows, FEATURE_ROWS)):
         check_finite(rows, name)
     return rows

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from confide.block_sizes import CLASS_DISTANCE_BYTES
+from confide.block_sizes import CLASS_DISTANCE_BYTES, WIDENED_ROWS
 from confide.checks import InputError
 from confide.numerics.gaussians import SHRINKAGES, fit_gaussians
 from confide.numerics.neighbours import Rows, nearest_neighbours, pair_distances, smallest_of_rows
@@ -97,7 +97,7 @@ class RelativeMahalanobis:
     def __call__(self, predictions: Predictions, features: Tensor | None) -> PerSample:
         assert features is not None
         predicted = predictions.facts.prediction.cpu()
-        pairs = zip(torch.split(features, 4096), torch.split(predicted, 4096), strict=True)
+        pairs = zip(torch.split(features, WIDENED_ROWS), torch.split(predicted, WIDENED_ROWS), strict=True)
         return torch.cat([self._block(rows.cpu(), classes) for rows, classes in pairs])
 
     def _block(self, rows: Tensor, predicted: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from confide.block_sizes import FEATURE_ROWS
 from confide.checks import SEEDS, InputError, check_choice, check_finite
 from confide.losses.reweighting import class_balance_weights
 from confide.numerics.blocks import one_thread
@@ -218,7 +219,9 @@ class OracleScorer:
 
     def __call__(self, predictions: Predictions, features: Tensor | None) -> PerSample:
         rows, _ = oracle_inputs(predictions, features, self.inputs, self.energy)
-        values = [oracle_forward(self.weights, block, self.head).mean(dim=0) for block in torch.split(rows, 8192)]
+        values = [
+            oracle_forward(self.weights, block, self.head).mean(dim=0) for block in torch.split(rows, FEATURE_ROWS)
+        ]
         return torch.cat(values) if values else rows.new_zeros(0)
 
     def state(self) -> ScorerState:
@@ -273,7 +276,9 @@ def fit_oracle(
     weights = _start(rows, widths, folds, recipe)
     _train(weights, rows, target.to(torch.float32).cpu(), folds, objective, recipe)
     with torch.no_grad():
-        values = torch.cat([oracle_forward(weights, block, recipe.head) for block in torch.split(rows, 8192)], dim=1)
+        values = torch.cat(
+            [oracle_forward(weights, block, recipe.head) for block in torch.split(rows, FEATURE_ROWS)], dim=1
+        )
         honest = values.gather(0, torch.from_numpy(folds)[None]).squeeze(0)
     learned, energy = {k: v.detach() for k, v in weights.items()}, not predictions.from_probabilities
     return OracleScorer(learned, recipe.head, recipe.inputs, honest, energy)
