@@ -2,11 +2,13 @@
 
 Labels are drawn from softmax(z); the model says what the cell makes of z. True values come from a population of
 4 million in the same bins; where a model is calibrated the true calibration errors are 0. Every cell has 2,000 sets
-(`--sets`), the bootstrap 300 of the same sets with n up to 2,000, with 200 resamples each.
+(`--sets`; weighted ones a fifth), the bootstrap 300 of the same sets with n up to 2,000 (the first hundred and the last
+two), with 200 resamples each.
 
-    python -m benchmarks.coverage --workers 16 --out benchmarks/results/coverage     # .json and .md
-    python -m benchmarks.coverage --page benchmarks/results/coverage                 # the page again from its numbers,
-                    # with those of coverage_again*.json, where metrics have changed, and of coverage_weighted.json
+    python -m benchmarks.coverage benchmarks/results/coverage                  # .json and .md; an hour on one core
+    python -m benchmarks.coverage benchmarks/results/coverage --again mce ece  # these metrics anew, the others stay
+
+What is there stays: a run that was stopped goes on where it was. `--minutes` stops it.
 """
 
 from __future__ import annotations
@@ -14,9 +16,9 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import multiprocessing
+import os
 import platform
-import re
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -29,10 +31,10 @@ import numpy as np
 import torch
 
 import confide
-from confide.metrics.base import parse_metric
-from confide.metrics.intervals import chance_of
-from confide.metrics.resampling import bootstrap, without_chance
-from confide.metrics.view import MetricSamples, View
+from confide.metrics.base import parse_metric, value_of
+from confide.metrics.intervals import chance_of, interval_of, too_few
+from confide.metrics.resampling import Null, bootstrap, without_chance
+from confide.metrics.view import View, metric_samples
 
 POPULATION, SHARD = 4_000_000, 100_000
 WORDS = (
@@ -41,7 +43,11 @@ WORDS = (
     *("separability_kl", "separability_bhattacharyya", "debiased_ece", "mce"),
 )
 BOOTSTRAPPED = tuple(word for word in WORDS[:15] if word != "classwise_ece")
-RESAMPLES, FEW_ERRORS = 200, 10
+RESAMPLES, LARGEST_RESAMPLED = 200, 2000
+WEIGHTED_PART = 5
+"""Weighted cells have that part of the sets."""
+CHUNK = 50
+"""Sets of a cell before the next cell has its turn."""
 
 WEIGHTED = "weighted: "
 
@@ -147,8 +153,8 @@ def shards(cell: Cell) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
 
 
 def truth_key(cell: Cell) -> str:
-    """The cell whose population has the true values: weights undo the thinning."""
-    return f"{cell.name.removeprefix(WEIGHTED)}|{cell.n}"
+    """The cell whose population has the true values: of every n; weights undo the thinning."""
+    return cell.name.removeprefix(WEIGHTED)
 
 
 def key_of(cell: Cell) -> str:
@@ -163,286 +169,351 @@ def population(cell: Cell) -> dict[str, float]:
     return {word: 0.0 if cell.calibrated and infos[word].kind == "calibration" else truth[word] for word in WORDS}
 
 
+# One set of samples.
+
+Interval = tuple[float, float]
+
+
 @dataclass(frozen=True)
-class Job:
-    """Some sets of a cell; `resampled` of them also by the bootstrap."""
+class Measured:
+    """A metric of one set: its value, its interval, and what chance shows of it, as `confide.evaluate` has them."""
 
-    cell: int
-    first: int
-    last: int
-    resampled: int
-    words: tuple[str, ...] = WORDS
+    value: float
+    bounds: Interval
+    chance: Null | None
+    few: bool
+    """Whether a reader of the interval is told "too few errors"."""
 
 
-def by_bootstrap(predictions: confide.Predictions, seed: int) -> dict[str, tuple[float, float]]:
+def by_theory(view: View, words: Sequence[str], seed: int) -> dict[str, Measured]:
+    """What `confide.evaluate` says of these metrics, without groups and curves."""
+    measured = {}
+    for word in words:
+        method, options = parse_metric(word)
+        value = value_of(method, view, options)
+        chance = chance_of(method, view, options, value, seed=seed)
+        bounds = interval_of(method, view, options, value, chance, seed=seed)
+        measured[word] = Measured(value, bounds, chance, too_few(method, view) is not None)
+    return measured
+
+
+def by_bootstrap(view: View, theory: dict[str, Measured], seed: int) -> dict[str, Interval]:
     """Percentile intervals of one bootstrap; calibration errors with the same correction for chance."""
-    base = MetricSamples(predictions, resampled=True)
-    methods = [parse_metric(word) for word in BOOTSTRAPPED]
+    words = [word for word in theory if word in BOOTSTRAPPED]
+    if not words:
+        return {}
+    methods = [parse_metric(word) for word in words]
     statistics = [partial(method.spec.value, **options) for method, options in methods]
     intervals = {}
-    for word, (method, options), draws in zip(
-        BOOTSTRAPPED, methods, bootstrap(base, statistics, resamples=RESAMPLES, seed=seed), strict=True
-    ):
-        value = float(method.spec.value(View(base), **options))
-        known = draws[np.isfinite(draws)]
-        chance = chance_of(method, View(base), options, value, draws=300, seed=seed)
-        if chance is not None:
-            known = without_chance(value, known, 0.0 if method.spec.debiased else chance.mean)
-        bounds = np.quantile(known, (0.025, 0.975)) if len(known) and math.isfinite(value) else (math.nan, math.nan)
+    drawn = bootstrap(view.base, statistics, resamples=RESAMPLES, seed=seed)
+    for word, (method, _), draws in zip(words, methods, drawn, strict=True):
+        own, known = theory[word], draws[np.isfinite(draws)]
+        if own.chance is not None:
+            known = without_chance(own.value, known, 0.0 if method.spec.debiased else own.chance.mean)
+        bounds = np.quantile(known, (0.025, 0.975)) if len(known) and math.isfinite(own.value) else (math.nan, math.nan)
         intervals[word] = (float(bounds[0]), float(bounds[1]))
     return intervals
 
 
-def measured(job: Job) -> tuple[Job, list[dict[str, Any]]]:
-    """Of every set: intervals by theory, and by the bootstrap where asked for."""
-    torch.set_num_threads(1)
-    cell, rows = cells()[job.cell], []
-    for seed in range(job.first, job.last):
-        predictions = drawn_set(cell, seed)
-        evaluation = confide.evaluate(predictions, list(job.words), score="msp", seed=seed)
-        own = {m.metric: m for m in evaluation.measurements if m.group is None}
-        row: dict[str, Any] = {"theory": {word: (m.low, m.high) for word, m in own.items()}}
-        row["p"] = {word: m.p_value for word, m in own.items() if m.p_value is not None}
-        row["errors"] = int((~predictions.facts.correct).sum())
-        if seed < job.resampled:
-            row["bootstrap"] = by_bootstrap(predictions, seed)
-        rows.append(row)
-    return job, rows
+# What the sets of a cell say of a metric: sums, so that a later run goes on where an earlier one stopped.
 
 
-def study(
-    sets: int, resampled: int, workers: int, minutes: float, known: dict[str, Any], only: str, words: tuple[str, ...]
-) -> dict[str, Any]:
-    """The shares of intervals that hold the truth, by cell and metric; of fewer sets where the time is up."""
-    every, began = cells(), time.time()
-    chosen = [k for k, cell in enumerate(every) if re.search(only, key_of(cell))]
-    chunk = max(1, min(20, sets // 8))
-    jobs = [
-        Job(k, first, min(first + chunk, sets), resampled if every[k].n <= 2000 and not every[k].thinned else 0, words)
-        for first in range(0, sets, chunk)
-        for k in chosen
-    ]
-    rows: dict[int, list[dict[str, Any]]] = {k: [] for k in range(len(every))}
-    with multiprocessing.get_context("spawn").Pool(workers) as pool:
-        truths = pool.map_async(population, [] if known else [every[k] for k in chosen], chunksize=1)
-        for job, part in pool.imap_unordered(measured, jobs):
-            rows[job.cell] += part
-            if time.time() - began > 60 * minutes and truths.ready():
-                break
-        stated = [{w: m["truth"] for w, m in known[truth_key(every[k])]["metrics"].items()} for k in chosen if known]
-        truth = dict(zip(chosen, truths.get() or stated, strict=True))
-    return {key_of(every[k]): summary(every[k], truth[k], rows[k]) for k in chosen if rows[k]}
-
-
-def holds(bounds: tuple[float, float], truth: float) -> bool | None:
+def holds(bounds: Interval, truth: float) -> bool | None:
     """Whether an interval holds the truth; None where it is not defined."""
     slack = 1e-12 + 1e-9 * abs(truth)
     return bounds[0] - slack <= truth <= bounds[1] + slack if all(map(math.isfinite, bounds)) else None
 
 
-def summary(cell: Cell, truth: dict[str, float], rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Of every metric: sets with an interval, those that hold the truth, lengths; beside the bootstrap on its sets."""
-    by_metric: dict[str, Any] = {}
-    for word in rows[0]["theory"]:
-        held = [holds(row["theory"][word], truth[word]) for row in rows]
-        both = [
-            (holds(row["theory"][word], truth[word]), holds(row["bootstrap"][word], truth[word]))
-            for row in rows
-            if word in row.get("bootstrap", {})
-        ]
-        pairs = [(a, b) for a, b in both if a is not None and b is not None]
-        lengths = [row["theory"][word][1] - row["theory"][word][0] for row in rows]
-        resampled = [row["bootstrap"][word] for row in rows if word in row.get("bootstrap", {})]
-        other = [high - low for low, high in resampled]
-        p_values = [row["p"][word] for row in rows if word in row["p"]]
-        by_metric[word] = {
-            "truth": truth[word],
-            "sets": sum(h is not None for h in held),
-            "held": sum(bool(h) for h in held),
-            "length": float(np.nanmean(lengths)) if np.isfinite(lengths).any() else None,
-            "paired": len(pairs),
-            "theory_held": sum(a for a, _ in pairs),
-            "bootstrap_held": sum(b for _, b in pairs),
-            "only_bootstrap": sum(b and not a for a, b in pairs),
-            "only_theory": sum(a and not b for a, b in pairs),
-            "bootstrap_length": float(np.nanmean(other)) if other and np.isfinite(other).any() else None,
-            "rejected": float(np.mean([p < 0.05 for p in p_values])) if p_values else None,
+@dataclass
+class Tally:
+    """Sums over sets: how many intervals are defined and hold the truth, their lengths, and those of the bootstrap."""
+
+    sets: int = 0
+    held: int = 0
+    truth_above: int = 0
+    length: float = 0.0
+    few: int = 0
+    smallest: float = 0.0
+    largest: float = 0.0
+    paired: int = 0
+    theory_held: int = 0
+    bootstrap_held: int = 0
+    only_theory: int = 0
+    only_bootstrap: int = 0
+    theory_length: float = 0.0
+    bootstrap_length: float = 0.0
+    tests: int = 0
+    rejected: int = 0
+
+    def add(self, own: Measured, bootstrapped: Interval | None, truth: float) -> None:
+        """One more set."""
+        if own.chance is not None:
+            self.tests += 1
+            self.rejected += own.chance.p_value < 0.05
+        held = holds(own.bounds, truth)
+        if held is None:
+            return
+        self.sets += 1
+        self.held += held
+        self.truth_above += not held and truth > own.bounds[1]
+        self.length += own.bounds[1] - own.bounds[0]
+        self.few += own.few
+        self.smallest = own.value if self.sets == 1 else min(self.smallest, own.value)
+        self.largest = own.value if self.sets == 1 else max(self.largest, own.value)
+        other = None if bootstrapped is None else holds(bootstrapped, truth)
+        if bootstrapped is None or other is None:
+            return
+        self.paired += 1
+        self.theory_held += held
+        self.bootstrap_held += other
+        self.only_theory += held and not other
+        self.only_bootstrap += other and not held
+        self.theory_length += own.bounds[1] - own.bounds[0]
+        self.bootstrap_length += bootstrapped[1] - bootstrapped[0]
+
+    @property
+    def share(self) -> float:
+        return self.held / self.sets
+
+    @property
+    def fixed(self) -> bool:
+        """Whether the value never varies, so that every interval holds it."""
+        return self.largest - self.smallest <= 1e-9
+
+    @property
+    def mostly_few(self) -> bool:
+        return 2 * self.few > self.sets
+
+
+@dataclass
+class Progress:
+    """The sets done of one cell, by metric."""
+
+    done: dict[str, int]
+    tallies: dict[str, Tally]
+
+
+class Study:
+    """All tallies, with their file."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        saved: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+        self.truth: dict[str, dict[str, float]] = saved.get("truth", {})
+        self.commits: dict[str, str] = saved.get("commits", {})
+        self.seconds: float = saved.get("cpu_seconds", 0.0)
+        self.cells = {
+            key_of(cell): Progress(dict.fromkeys(WORDS, 0), {word: Tally() for word in WORDS}) for cell in cells()
         }
-    errors = [row["errors"] for row in rows]
-    few = float(np.mean([e < FEW_ERRORS for e in errors]))
-    return {
-        "n": cell.n,
-        "classes": cell.classes,
-        "calibrated": cell.calibrated,
-        "few_errors": few,
-        "metrics": by_metric,
-    }
+        for key, metrics in saved.get("cells", {}).items():
+            for word, entry in metrics.items():
+                self.cells[key].done[word] = entry.pop("done")
+                self.cells[key].tallies[word] = Tally(**entry)
+
+    def forget(self, words: Sequence[str]) -> None:
+        """Start these metrics anew."""
+        for progress in self.cells.values():
+            for word in words:
+                progress.done[word], progress.tallies[word] = 0, Tally()
+
+    def save(self) -> None:
+        shown = {
+            key: {word: {"done": p.done[word], **vars(p.tallies[word])} for word in WORDS if p.done[word]}
+            for key, p in self.cells.items()
+        }
+        content = {"commits": self.commits, "cpu_seconds": self.seconds, "truth": self.truth, "cells": shown}
+        partly = self.file.with_suffix(".part")
+        partly.write_text(json.dumps(content, indent=1) + "\n")
+        partly.replace(self.file)
+
+    def run(self, sets: int, resampled: int, minutes: float) -> None:
+        """Measure what is missing, some sets of every cell in turn; keep what there is after every cell."""
+        torch.set_num_threads(1)
+        began, by_key = time.time(), {key_of(cell): cell for cell in cells()}
+        now = commit_here()
+        self.commits |= {word: now for word in WORDS if not any(p.done[word] for p in self.cells.values())}
+        for upto in range(CHUNK, sets + CHUNK, CHUNK):
+            for key, cell in by_key.items():
+                if time.time() - began > 60 * minutes:
+                    return
+                before = time.process_time()
+                if truth_key(cell) not in self.truth:
+                    self.truth[truth_key(cell)] = population(cell)
+                last = min(upto, sets // WEIGHTED_PART if cell.thinned else sets)
+                bootstrapped = [*range(resampled // 3), *range(sets - (resampled - resampled // 3), sets)]
+                if self._measure(cell, self.cells[key], last, set(bootstrapped)):
+                    self.seconds += time.process_time() - before
+                    self.save()
+
+    def _measure(self, cell: Cell, progress: Progress, last: int, bootstrapped: set[int]) -> bool:
+        """The sets of a cell up to the last, of the metrics that do not have them."""
+        first = min(progress.done.values())
+        for seed in range(first, last):
+            words = [word for word in WORDS if progress.done[word] <= seed]
+            view = View(metric_samples(drawn_set(cell, seed), class_table=True))
+            theory = by_theory(view, words, seed)
+            other = {}
+            if seed in bootstrapped and cell.n <= LARGEST_RESAMPLED and not cell.thinned:
+                other = by_bootstrap(view, theory, seed)
+            for word in words:
+                progress.tallies[word].add(theory[word], other.get(word), self.truth[truth_key(cell)][word])
+                progress.done[word] = seed + 1
+        return first < last
 
 
-def judged(results: dict[str, Any]) -> dict[str, list[str]]:
-    """Cells and metrics outside 93 to 97 % by more than chance, and below the bootstrap by more than chance."""
-    entries = [(key, word, m) for key, cell in results.items() for word, m in cell["metrics"].items() if m["sets"]]
+def commit_here() -> str:
+    if "COMMIT" in os.environ:
+        return os.environ["COMMIT"]
+    git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+    return subprocess.run(git, capture_output=True, text=True).stdout.strip() or "not stated"
+
+
+# The page.
+
+LOW, HIGH, BELOW = "low", "high", "below the bootstrap"
+
+
+def judged(study: Study) -> dict[tuple[str, str], set[str]]:
+    """By cell and metric: outside 93 to 97 %, or below the bootstrap on the same sets, by more than chance.
+
+    "More than chance" holds for all of them together at 1 %. A value that never varies is in every interval.
+    """
+    entries = [(key, word, t) for key, cell in study.cells.items() for word, t in cell.tallies.items() if t.sets]
     z = NormalDist().inv_cdf(1 - 0.01 / 2 / len(entries))
-    low, high, below = [], [], []
-    for key, word, m in entries:
-        share, size = m["held"] / m["sets"], m["sets"]
-        if share < 0.93 - z * math.sqrt(0.93 * 0.07 / size):
-            low.append(f"{key} {word}")
-        elif share > 0.97 + z * math.sqrt(0.97 * 0.03 / size):
-            high.append(f"{key} {word}")
-        lost, won = m["only_bootstrap"], m["only_theory"]
+    verdicts: dict[tuple[str, str], set[str]] = {}
+    for key, word, tally in entries:
+        verdict = verdicts.setdefault((key, word), set())
+        if tally.share < 0.93 - z * math.sqrt(0.93 * 0.07 / tally.sets):
+            verdict.add(LOW)
+        if tally.share > 0.97 + z * math.sqrt(0.97 * 0.03 / tally.sets) and not tally.fixed:
+            verdict.add(HIGH)
+        lost, won = tally.only_bootstrap, tally.only_theory
         if lost > won and (lost - won - 1) / math.sqrt(lost + won) > z:
-            below.append(f"{key} {word}")
-    return {"low": low, "high": high, "below": below}
+            verdict.add(BELOW)
+    return verdicts
 
 
-CHANGED = ("ece", "ece_mass", "classwise_ece", "halving_rejection", "coverage_at_risk", "mce")
+def page(study: Study, command: str) -> str:
+    """The results as Markdown."""
+    verdicts = judged(study)
+    few = {place for place in verdicts if study.cells[place[0]].tallies[place[1]].mostly_few}
+    fixed = {place for place in verdicts if study.cells[place[0]].tallies[place[1]].fixed}
 
+    def count(kind: str) -> str:
+        places = {place for place, verdict in verdicts.items() if kind in verdict}
+        told = len(places & few)
+        return f"**{len(places)}**" + (f' ({told} of them are told "too few errors")' if told else "")
 
-def measured_again(later: dict[str, Any]) -> list[str]:
-    """What a later, smaller study says of the metrics whose intervals have changed since."""
-    flagged = set(judged(later["cells"])["low"])
-    words = [word for word in CHANGED if all(word in cell["metrics"] for cell in later["cells"].values())]
-    return [
-        f"## Measured again: {', '.join(words)}",
+    def shown(tally: Tally, key: str, word: str) -> str:
+        text = f"{100 * tally.share:.1f}"
+        marks = verdicts[key, word]
+        text = f"**{text}** ↓" if LOW in marks else f"{text} ↑" if HIGH in marks else text
+        text = f"{text} <b" if BELOW in marks else text
+        return f"({text})" if (key, word) in few else "fixed" if (key, word) in fixed else text
+
+    weighted = [key for key in study.cells if key.startswith(WEIGHTED)]
+    resampled_cells = [key for key, cell in study.cells.items() if any(t.paired for t in cell.tallies.values())]
+    calibrated = [key_of(cell) for cell in cells() if cell.calibrated]
+    tests = [word for word in WORDS if any(study.cells[key].tallies[word].tests for key in calibrated)]
+    lines = [
+        "# Coverage of the 95 % intervals",
         "",
-        f"These intervals have changed since the study below: `{later['command']}`, commit {later['commit']}, true "
-        f"values of the study below, {sets_text(later['cells'])} sets a cell. Bold: below 93 % by more than "
-        "Monte-Carlo error.",
+        f"{len(verdicts)} combinations of {len(study.cells)} cells and {len(WORDS)} metrics, {sets_text(study)} sets "
+        "each. By more than Monte-Carlo error (1 % for all together):",
         "",
-        *table(later["cells"], lambda m, key, word: share_text(m, f"{key} {word}" in flagged), words),
+        f"- {count(LOW)} lie below 93 %, {count(HIGH)} above 97 %;",
+        f"- {count(BELOW)} hold the truth less often than the i.i.d. bootstrap on the same sets.",
         "",
-    ]
-
-
-def weighted_samples(study: dict[str, Any]) -> list[str]:
-    """What the study of weighted samples says."""
-    flagged = set(judged(study["cells"])["low"])
-    return [
+        f"`{command}`, commit {commits_text(study)}, one thread, {platform.processor() or platform.machine()}, torch "
+        f"{torch.__version__}, {study.seconds / 60:.0f} minutes of CPU time. Bootstrap: {RESAMPLES} resamples of "
+        f"{resampled_text(study)} of the same sets where n is at most {LARGEST_RESAMPLED:,}. True values from "
+        f"{POPULATION:,} samples in the same bins; 0 for the calibration errors of a calibrated model. ECE by sweep has no true value (its bins "
+        "depend on the sample) and is not listed.",
+        "",
+        "## Verdict by cell and metric",
+        "",
+        "Per cent of sets whose interval holds the true value. **Bold ↓**: below 93 % by more than chance; ↑: above "
+        '97 %; <b: below the bootstrap; (in brackets): the reader is told "too few errors" in most sets; fixed: the '
+        "value is the same in every set, as the AUROC of a constant score.",
+        "",
+        *table(study, [key for key in study.cells if key not in weighted], shown),
+        "",
         "## Weighted samples",
         "",
         "Samples whose first logit is low are mostly left out (a chance of 0.05 to 1 to be there) and weigh the "
         "inverse of that chance; the true values are those of the whole population. They are worth some 44 % of their "
-        f"number. `{study['command']}`, commit {study['commit']}, {sets_text(study['cells'])} sets a cell.",
+        f"number. {max(max(study.cells[key].done.values()) for key in weighted)} sets each.",
         "",
-        *table(study["cells"], lambda m, key, word: share_text(m, f"{key} {word}" in flagged)),
+        *table(study, weighted, shown),
         "",
+        "## On the sets of the bootstrap: theory, bootstrap",
+        "",
+        *table(study, resampled_cells, paired_text, BOOTSTRAPPED),
+        "",
+        "## Length of the interval, theory over bootstrap",
+        "",
+        *table(study, resampled_cells, ratio_text, BOOTSTRAPPED),
+        "",
+        "## The calibration test: per cent of sets in which it rejects a calibrated model (5 asked)",
+        "",
+        *table(study, calibrated, lambda t, key, word: f"{100 * t.rejected / t.tests:.1f}" if t.tests else "–", tests),
     ]
-
-
-def page(data: dict[str, Any], later: Sequence[dict[str, Any]] = (), weighted: dict[str, Any] | None = None) -> str:
-    """The results as Markdown, with those of later studies and of weighted samples."""
-    results, verdict = data["cells"], judged(data["cells"])
-    flagged = set(verdict["low"])
-    count = sum(bool(m["sets"]) for cell in results.values() for m in cell["metrics"].values())
-    lines = [
-        "# Coverage of the 95 % intervals",
-        "",
-        f"`{data['command']}`, commit {data['commit']}, {data['machine']}, {data['minutes']:.1f} minutes. "
-        f"{sets_text(results)} sets a cell by theory; the i.i.d. bootstrap ({RESAMPLES} resamples) on the first "
-        f"{data['resampled']} of the same sets where n is at most 2,000. True values from {POPULATION:,} samples in "
-        "the same bins; 0 for the calibration errors of a calibrated model.",
-        "",
-        f"Of {count} combinations of cell and metric {len(verdict['low'])} lie below 93 % and {len(verdict['high'])} "
-        "above 97 % by more than Monte-Carlo error (1 % for the whole family); "
-        f"{len(verdict['below'])} cover less often than the bootstrap on the same sets by more than chance.",
-        "",
-        "- Above 97 %: mostly calibration errors whose true value is 0 or near it. An interval that starts at 0 and "
-        "holds the printed value cannot miss 0 by being too low.",
-        "- Bold: below 93 % by more than Monte-Carlo error. `mce` and `coverage_at_risk` jump from one bin or place of "
-        "the ranking to another; their intervals are rough, as are the bootstrap's.",
-        "- ECE by sweep has no true value: its bins depend on the sample. It is not listed.",
-        "",
-        *(line for study in later for line in measured_again(study)),
-        *(weighted_samples(weighted) if weighted else []),
-        "## By theory",
-        "",
-    ]
-    lines += table(results, lambda m, key, word: share_text(m, f"{key} {word}" in flagged))
-    lines += ["", "## On the sets of the bootstrap: theory, bootstrap", ""]
-    some = {key: cell for key, cell in results.items() if cell["n"] <= 2000}
-    lines += table(some, lambda m, key, word: paired_text(m), BOOTSTRAPPED)
-    lines += ["", "## Length of the interval, theory over bootstrap", ""]
-    lines += table(some, lambda m, key, word: ratio_text(m), BOOTSTRAPPED)
-    lines += ["", "## The calibration test: share of sets in which it rejects a calibrated model (5 % asked)", ""]
-    good = {key: cell for key, cell in results.items() if cell["calibrated"]}
-    tests = [w for w in WORDS if any(c["metrics"].get(w, {}).get("rejected") is not None for c in good.values())]
-    lines += table(good, lambda m, key, word: None if m["rejected"] is None else f"{m['rejected']:.3f}", tests)
-    for name, title in (("low", "Below 93 %"), ("below", "Below the bootstrap"), ("high", "Above 97 %")):
-        lines += ["", f"{title}: " + ("; ".join(sorted(verdict[name])).replace("|", ", n = ") or "none") + "."]
     return "\n".join(lines) + "\n"
 
 
-def sets_text(results: dict[str, Any]) -> str:
-    counts = [max(m["sets"] for m in cell["metrics"].values()) for cell in results.values()]
+def commits_text(study: Study) -> str:
+    """The commit of most metrics, and those of metrics measured at another."""
+    commits = list(study.commits.values())
+    usual = max(commits, key=commits.count)
+    others = [f"{word} {commit}" for word, commit in study.commits.items() if commit != usual]
+    return usual + (f" ({', '.join(others)})" if others else "")
+
+
+def sets_text(study: Study) -> str:
+    counts = [done for key, cell in study.cells.items() if not key.startswith(WEIGHTED) for done in cell.done.values()]
     return f"{min(counts):,} to {max(counts):,}" if min(counts) < max(counts) else f"{max(counts):,}"
 
 
-def share_text(m: dict[str, Any], bold: bool) -> str | None:
-    if not m["sets"]:
-        return None
-    text = f"{100 * m['held'] / m['sets']:.1f}"
-    return f"**{text}**" if bold else text
+def resampled_text(study: Study) -> str:
+    counts = [max(t.paired for t in cell.tallies.values()) for cell in study.cells.values()]
+    known = [count for count in counts if count]
+    return f"{min(known)} to {max(known)}" if min(known) < max(known) else str(max(known))
 
 
-def paired_text(m: dict[str, Any]) -> str | None:
-    if not m["paired"]:
-        return None
-    return f"{100 * m['theory_held'] / m['paired']:.0f}, {100 * m['bootstrap_held'] / m['paired']:.0f}"
+def paired_text(tally: Tally, key: str, word: str) -> str:
+    share = [f"{100 * held / max(tally.paired, 1):.0f}" for held in (tally.theory_held, tally.bootstrap_held)]
+    return ", ".join(share) if tally.paired else "–"
 
 
-def ratio_text(m: dict[str, Any]) -> str | None:
-    if not m["length"] or not m["bootstrap_length"]:
-        return None
-    return f"{m['length'] / m['bootstrap_length']:.2f}"
+def ratio_text(tally: Tally, key: str, word: str) -> str:
+    return f"{tally.theory_length / tally.bootstrap_length:.2f}" if tally.bootstrap_length else "–"
 
 
-def table(results: dict[str, Any], text: Callable[..., str | None], words: Any = WORDS) -> list[str]:
+def table(
+    study: Study, keys: Sequence[str], text: Callable[[Tally, str, str], str], words: Sequence[str] = WORDS
+) -> list[str]:
     lines = ["| cell | n | " + " | ".join(words) + " |", "|" + "---|" * (len(words) + 2)]
-    for key, cell in results.items():
-        few = " (too few errors)" if cell["few_errors"] > 0.5 else ""
-        values = [text(cell["metrics"][word], key, word) or "–" for word in words if word in cell["metrics"]]
-        lines.append(f"| {key.split('|')[0]}{few} | {cell['n']:,} | " + " | ".join(values) + " |")
+    for key in keys:
+        name, n = key.split("|")
+        tallies = study.cells[key].tallies
+        values = [text(tallies[word], key, word) if tallies[word].sets else "–" for word in words]
+        lines.append(f"| {name} | {int(n):,} | " + " | ".join(values) + " |")
     return lines
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("out", help="path of the .json and .md without their endings")
     parser.add_argument("--sets", type=int, default=2000)
     parser.add_argument("--resampled", type=int, default=300, help="sets of the bootstrap")
-    parser.add_argument("--workers", type=int, default=multiprocessing.cpu_count())
-    parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so long, with the sets there are")
-    parser.add_argument("--words", nargs="+", default=WORDS, help="only these metrics")
-    parser.add_argument("--cells", default="", help="only those whose name and n (as `ties|200`) match this expression")
-    parser.add_argument("--truth", help="take the true values from this .json of an earlier study")
-    parser.add_argument("--commit", default="not stated")
-    parser.add_argument("--out", help="path of the .json and .md without their endings")
-    parser.add_argument("--page", help="write the .md again from the .json of that path")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="stop after so long; 0 writes the page alone")
+    parser.add_argument("--again", nargs="+", default=[], choices=WORDS, help="measure these metrics anew")
     args = parser.parse_args()
-    if args.page:
-        folder, name = Path(args.page).parent, Path(args.page).name
-        later = [json.loads(file.read_text()) for file in sorted(folder.glob(f"{name}_again*.json"), reverse=True)]
-        weighted = json.loads((folder / f"{name}_weighted.json").read_text())
-        study_file = folder / f"{name}.json"
-        (folder / f"{name}.md").write_text(page(json.loads(study_file.read_text()), later, weighted))
-        return
-    began = time.time()
-    known = json.loads(Path(args.truth).read_text())["cells"] if args.truth else {}
-    data = {
-        "command": f"python -m benchmarks.coverage --sets {args.sets} --resampled {args.resampled}"
-        + (f" --cells '{args.cells}'" if args.cells else "")
-        + (f" --words {' '.join(args.words)}" if args.words != WORDS else ""),
-        "commit": args.commit,
-        "machine": f"{args.workers} processes, {platform.processor() or platform.machine()}, torch {torch.__version__}",
-        "sets": args.sets,
-        "resampled": args.resampled,
-        "cells": study(args.sets, args.resampled, args.workers, args.minutes, known, args.cells, tuple(args.words)),
-        "minutes": (time.time() - began) / 60,
-    }
-    if args.out:
-        Path(f"{args.out}.json").write_text(json.dumps(data, indent=1) + "\n")
-        Path(f"{args.out}.md").write_text(page(data))
-    print(page(data))
+    study = Study(Path(f"{args.out}.json"))
+    study.forget(args.again)
+    study.run(args.sets, args.resampled, args.minutes)
+    command = f"python -m benchmarks.coverage {args.out} --sets {args.sets} --resampled {args.resampled}"
+    Path(f"{args.out}.md").write_text(page(study, command))
 
 
 if __name__ == "__main__":

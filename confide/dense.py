@@ -25,8 +25,10 @@ from confide.types import Columns, Floats, Options
 
 __all__ = ["boundary_distance", "boxes", "from_coco", "image_predictions", "maps", "pixels", "read_images"]
 
-PLACE, BOUNDARY = "place", "boundary"
-"""Columns of pixels: where each lies in its image, row by row; and the band of its distance to a boundary."""
+PLACE, BOUNDARY, HEIGHT, WIDTH = "place", "boundary", "height", "width"
+"""Columns of pixels: where each lies in its image, row by row; the band of its distance to a boundary; the image's
+size.
+"""
 SIZES = {"small": 0.0, "medium": 32.0**2, "large": 96.0**2}
 """Areas in pixels from which a box is called so (Lin et al., 2014, COCO)."""
 
@@ -39,6 +41,7 @@ class PixelRows:
     labels: Tensor | None
     places: NDArray[np.int64]
     distance: Floats | None
+    shape: tuple[int, int]
 
 
 def image_rows(
@@ -60,10 +63,10 @@ def image_rows(
     if most is not None and len(places) > most:
         places = np.sort(generator(seed, "pixels", number).choice(places, most, replace=False))
     at = torch.from_numpy(places)
-    rows = values.reshape(classes, size)[:, at.to(values.device)].T.contiguous()
+    rows = values.reshape(classes, size).T.index_select(0, at.to(values.device))
     own = None if truth is None else torch.from_numpy(truth.reshape(-1)[places].astype(np.int64))
     distance = boundary_distance(truth, ignore_index).reshape(-1)[places] if boundary and truth is not None else None
-    return PixelRows(rows, own, places, distance)
+    return PixelRows(rows, own, places, distance, (values.shape[1], values.shape[2]))
 
 
 def boundary_distance(labels: Any, ignore_index: int = 255) -> Floats:
@@ -131,7 +134,7 @@ def pixels(
         class_names: of the c classes.
 
     Returns:
-        A record with the columns `image` and `place`, whose unit is the image.
+        A record with the columns `image`, `place`, `height` and `width`, whose unit is the image.
 
     Raises:
         InputError: shapes that do not fit, or no pixel that counts.
@@ -162,13 +165,15 @@ def pixels(
         IMAGE: np.repeat(np.array(names), counts),
         PLACE: np.concatenate([part.places for part in parts]),
     }
+    for side, name in enumerate((HEIGHT, WIDTH)):
+        columns[name] = np.repeat(np.array([part.shape[side] for part in parts], dtype=np.int32), counts)
     if boundary is not None:
         distances = [part.distance for part in parts if part.distance is not None]
         if len(distances) != len(parts):
             raise InputError("boundary= needs labels, whose boundaries the bands are of; leave it out")
         columns[BOUNDARY] = band_names(np.concatenate(distances), boundary)
     truths = [part.labels for part in parts if part.labels is not None]
-    together = torch.cat([part.outputs for part in parts])
+    together = parts[0].outputs if len(parts) == 1 else torch.cat([part.outputs for part in parts])
     record: Options = {"split": split, "columns": columns, "class_names": class_names, "unit": IMAGE}
     make = Predictions if probs is None else Predictions.from_probs
     return make(together, torch.cat(truths) if truths else None, **record)
@@ -251,13 +256,18 @@ def _pairs(outputs: Any, labels: Any) -> Iterator[tuple[Any, Any]]:
     return zip(outputs, labels, strict=True)
 
 
-def maps(predictions: Predictions, image: Any, shape: tuple[int, int]) -> tuple[Floats, Floats]:
+def are_pixels(predictions: Predictions) -> bool:
+    """Whether these are pixels, each with its place in an image of known size."""
+    return predictions.unit == IMAGE and {PLACE, HEIGHT, WIDTH} <= set(predictions.columns)
+
+
+def maps(predictions: Predictions, image: Any, shape: tuple[int, int] | None = None) -> tuple[Floats, Floats]:
     """Confidence and error of one image as maps; NaN where a pixel does not count.
 
     Args:
         predictions: of pixels.
         image: its id, or its number.
-        shape: height and width.
+        shape: height and width, where the predictions do not tell them.
 
     Returns:
         Confidence `h w`, and 1 where the prediction is wrong, 0 where it is right, likewise.
@@ -268,7 +278,7 @@ def maps(predictions: Predictions, image: Any, shape: tuple[int, int]) -> tuple[
     Example:
         >>> import torch
         >>> p = confide.dense.pixels(torch.full((1, 2, 1, 2), 3.0), torch.tensor([[[0, 1]]]))
-        >>> [own.tolist() for own in confide.dense.maps(p, 0, (1, 2))]
+        >>> [own.tolist() for own in confide.dense.maps(p, 0)]
         [[[0.5, 0.5]], [[0.0, 1.0]]]
     """
     if PLACE not in predictions.columns or predictions.unit != IMAGE:
@@ -277,6 +287,10 @@ def maps(predictions: Predictions, image: Any, shape: tuple[int, int]) -> tuple[
     if not len(rows):
         raise InputError(f"there is no image {image!r} among these pixels; its id is in the column '{IMAGE}'")
     own = predictions.take(rows)
+    if shape is None:
+        if not are_pixels(predictions):
+            raise InputError("maps need height and width of the image, got neither as a column; pass shape=(h, w)")
+        shape = int(own.columns[HEIGHT][0]), int(own.columns[WIDTH][0])
     confidence, wrong = np.full(shape, np.nan), np.full(shape, np.nan)
     at = own.columns[PLACE]
     confidence.reshape(-1)[at] = own.facts.sureness()

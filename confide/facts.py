@@ -5,20 +5,23 @@ The pass runs by row blocks that stay in cache, and counts class-wise calibratio
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from importlib.util import find_spec
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from confide.block_sizes import CACHED, CACHED_FLOAT64, rows_in
+from confide.block_sizes import CACHED, CACHED_FLOAT64, DEVICE_MEMORY, rows_in
 from confide.checks import InputError
 from confide.numerics.binning import width_bin_of, width_edges
 from confide.types import Floating, Floats
 
 SMALLEST_PROBABILITY = 1e-12
+HAS_TRITON = find_spec("triton") is not None
 
 
 LABEL_FACTS = ("correct", "p_true", "nll", "brier", "confidence_nll", "confidence_brier")
@@ -180,6 +183,15 @@ class ClassCounter:
         if self._held > CACHED:
             self._flush()
 
+    def add_sums(self, rows: int, columns: Tensor, cells: Tensor) -> None:
+        """What a pass on a device has summed: by class, and count, sum and squares (`3 c bins`) from the first edge."""
+        self.rows += rows
+        self.columns += columns.cpu().numpy()
+        count, confidence, squares = cells.flatten(start_dim=1).cpu().numpy()
+        self.count += count
+        self.confidence += confidence
+        self.squares += squares
+
     def add_truth(self, p_true: Floating, labels: NDArray[np.int64], brier: Floating) -> None:
         """The probabilities of the labels, for how often each class came true in each of its bins; and Brier scores."""
         cell = labels * self.bins + width_bin_of(p_true, self.bins, self.closed)
@@ -234,8 +246,9 @@ def facts_of(
         from_probs: the rows are probabilities; they are taken as they are, not normalised again.
         counter: filled on the way, so that class-wise calibration needs no second pass.
     """
+    if logits.device.type != "cpu" and len(logits):
+        return _facts_on_device(logits, labels, from_probs, counter)
     wide = logits.to(torch.float32) if logits.dtype in (torch.float16, torch.bfloat16) else logits
-    # The host's vector units win below a few million rows, and a GPU tensor is evaluated once: one copy, one code.
     values = np.ascontiguousarray(wide.cpu().numpy())
     truth = None if labels is None else labels.cpu().numpy()
     n, num_classes = values.shape
@@ -259,13 +272,121 @@ def facts_of(
                 counter.add(ready, scale, view["confidence"], prediction[part], mask[:size])
     if counter is not None and truth is not None:
         counter.add_truth(out["p_true"], truth, out["brier"])
-    _check_finite_facts(out["entropy"] if truth is None else out["entropy"] + out["nll"], values, from_probs)
-    tensors: dict[str, Tensor | None] = {name: torch.from_numpy(vector).to(wide.device) for name, vector in out.items()}
+    return _facts_from(
+        {k: torch.from_numpy(v) for k, v in out.items()}, torch.from_numpy(prediction), logits, labels, from_probs
+    )
+
+
+def _facts_from(
+    values: dict[str, Tensor], prediction: Tensor, outputs: Tensor, labels: Tensor | None, from_probs: bool
+) -> Facts:
+    """The record of vectors by name, where all are finite."""
+    _check_finite_facts(values["entropy"] if labels is None else values["entropy"] + values["nll"], outputs, from_probs)
+    known = {name: vector for name, vector in values.items() if not (from_probs and name == "doubt")}
+    return Facts(predicted=prediction, right=None if labels is None else prediction == labels, **known)
+
+
+@dataclass(frozen=True, eq=False)
+class _DevicePass:
+    """Facts by name, predicted classes, and of every class its sum of probabilities and its sums by bin."""
+
+    values: dict[str, Tensor]
+    prediction: Tensor
+    columns: Tensor
+    cells: Tensor
+
+
+def _facts_on_device(outputs: Tensor, labels: Tensor | None, from_probs: bool, counter: ClassCounter | None) -> Facts:
+    """The same where the outputs live on a GPU: they stay there; what leaves it are sums over classes and bins."""
+    edges, weights, closed = None, None, "right"
+    if counter is not None:
+        # In the type of the probabilities: a float32 of 0.6 lies on the edge 9/15, not above it.
+        kind = torch.float64 if outputs.dtype == torch.float64 else torch.float32
+        edges, closed = torch.from_numpy(width_edges(counter.bins)).to(outputs.device, kind), counter.closed
+        weights = None if counter.weights is None else torch.from_numpy(counter.weights).to(outputs.device)
+    found = _device_pass(outputs, labels, from_probs, edges, weights, closed)
+    facts = _facts_from(found.values, found.prediction, outputs, labels, from_probs)
+    if counter is not None:
+        counter.add_sums(len(outputs), found.columns, found.cells)
+        if labels is not None:
+            counter.add_truth(*(v.cpu().numpy() for v in (found.values["p_true"], labels, found.values["brier"])))
+    return facts
+
+
+def _device_pass(
+    outputs: Tensor,
+    labels: Tensor | None,
+    from_probs: bool,
+    edges: Tensor | None,
+    weights: Tensor | None,
+    closed: str,
+) -> _DevicePass:
+    """By one kernel where there is one for such rows, else by torch in blocks."""
+    if HAS_TRITON and outputs.is_cuda and not from_probs and outputs.dtype != torch.float64:
+        from confide.simplex.sample_facts import NAMES, WIDEST, sample_facts
+
+        if outputs.shape[1] <= WIDEST:
+            found = sample_facts(outputs, labels, edges, weights, closed)
+            known = {name: v for name, v in zip(NAMES, found.values, strict=True) if _known(name, labels)}
+            return _DevicePass(known, found.prediction, found.columns, found.cells)
+    n, num_classes = outputs.shape
+    rows = rows_in(DEVICE_MEMORY // 4, num_classes)
+    bins = 1 if edges is None else len(edges) - 1
+    parts: dict[str, list[Tensor]] = {name: [] for name in (*_FACT_NAMES, "prediction") if _known(name, labels)}
+    columns = torch.zeros(num_classes, dtype=torch.float64, device=outputs.device)
+    cells = torch.zeros((3, num_classes * bins), dtype=torch.float64, device=outputs.device)
+    for start in range(0, n, rows):
+        part = slice(start, start + rows)
+        truth = None if labels is None else labels[part]
+        values, probs = _block_on_device(outputs[part], truth, from_probs)
+        for name, vectors in parts.items():
+            vectors.append(values[name])
+        if edges is None:
+            continue
+        own = torch.ones(len(probs), dtype=torch.float64, device=probs.device) if weights is None else weights[part]
+        columns += own @ probs.double()
+        row, column = (probs >= edges[min(1, bins)]).nonzero(as_tuple=True)
+        above = probs[row, column]
+        cell = column * bins + torch.bucketize(above, edges[1:-1], right=closed == "left")
+        weighted = above.double() * own[row]
+        for sums, terms in zip(cells, (own[row], weighted, weighted.square()), strict=True):
+            sums.index_add_(0, cell, terms)
+    joined = {name: torch.cat(vectors) for name, vectors in parts.items()}
+    return _DevicePass(joined, joined.pop("prediction"), columns, cells.view(3, num_classes, bins))
+
+
+def _known(name: str, labels: Tensor | None) -> bool:
+    return labels is not None or name not in LABEL_FACTS
+
+
+def _block_on_device(outputs: Tensor, labels: Tensor | None, from_probs: bool) -> tuple[dict[str, Tensor], Tensor]:
+    """Facts and probabilities of some rows, as `_fill_from_logits` and `_fill_from_probs` have them."""
+    wide = outputs if outputs.dtype == torch.float64 else outputs.float()
+    top, prediction = wide.max(dim=1)
     if from_probs:
-        tensors["doubt"] = None
-    predicted = torch.from_numpy(prediction).to(wide.device)
-    right = None if labels is None else predicted == labels
-    return Facts(predicted=predicted, right=right, **tensors)  # type: ignore[arg-type]
+        probs, logs = wide, wide.clamp_min(SMALLEST_PROBABILITY).log()
+        rival = wide.scatter(1, prediction[:, None], -1.0).amax(dim=1)
+        entropy = (-(probs * logs).sum(dim=1)).clamp_min(0)
+        max_logit, energy = logs.gather(1, prediction[:, None]).squeeze(1), torch.zeros_like(top)
+        values = {"confidence": top, "margin": top - rival, "entropy": entropy, "doubt": 1 - top}
+        values |= {"max_logit": max_logit, "energy": energy}
+    else:
+        logs = wide - top[:, None]
+        mass = logs.exp().scatter(1, prediction[:, None], 0.0)
+        others = mass.sum(dim=1)
+        scale, log_scale = 1 + others, others.log1p()
+        spread = (mass * logs.clamp_min(-1e4)).sum(dim=1)  # a class ruled out: 0 * log 0 = 0
+        values = {"confidence": 1 / scale, "doubt": others / scale, "margin": (1 - mass.amax(dim=1)) / scale}
+        values |= {"entropy": log_scale - spread / scale, "max_logit": top, "energy": top + log_scale}
+        probs = mass.scatter(1, prediction[:, None], 1.0) / scale[:, None]
+        logs = logs - log_scale[:, None]
+    values["prediction"] = prediction
+    if labels is not None:
+        p_true = probs.gather(1, labels[:, None]).squeeze(1)
+        squares = probs.square().sum(dim=1)
+        values |= {"p_true": p_true, "nll": -logs.gather(1, labels[:, None]).squeeze(1)}
+        values["brier"] = (squares - 2 * p_true + 1).clamp_min(0)
+    return values, probs
 
 
 def _fill_from_logits(
@@ -350,13 +471,12 @@ def row_dot(left: Floating, right: Floating) -> Floating:
     return np.asarray(np.einsum("nc,nc->n", left, right))
 
 
-def _check_finite_facts(checked: Floating, values: Floating, from_probs: bool) -> None:
-    bad = np.flatnonzero(~np.isfinite(checked))
-    if len(bad):
-        what = "probs" if from_probs else "logits"
-        shown = "NaN" if np.isnan(values[bad[0]]).any() else "infinity"
+def _check_finite_facts(checked: Tensor, outputs: Tensor, from_probs: bool) -> None:
+    if not math.isfinite(float(checked.sum())):
+        bad, what = int((~torch.isfinite(checked)).nonzero()[0]), "probs" if from_probs else "logits"
+        shown = "NaN" if bool(outputs[bad].isnan().any()) else "infinity"
         raise InputError(
-            f"{what} must be finite, got {shown} at sample {int(bad[0])} of {len(values)}; "
+            f"{what} must be finite, got {shown} at sample {bad} of {len(outputs)}; "
             "drop that sample or mend the model that made it"
         )
 

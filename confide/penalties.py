@@ -72,6 +72,9 @@ def _with_checks(method: Method[OptionSpec]) -> PenaltyFunction:
 def mmce(logits: Logits, labels: Labels, *, kernel_width: float = 0.4, sqrt: bool = False) -> Scalar:
     """MMCE, (1/n^2) sum_ij (o_i - c_i)(o_j - c_j) exp(-|c_i - c_j| / width), exact in O(n log n).
 
+    When: a calibration term shall stand beside another loss and batches are large.
+    When not: batches are small.
+
     Args:
         kernel_width: the Laplacian's width. Default: the paper's 0.4.
         sqrt: take the root of the definition; off in the released code, since the root has an infinite slope at 0.
@@ -88,6 +91,11 @@ def mmce(logits: Logits, labels: Labels, *, kernel_width: float = 0.4, sqrt: boo
 @penalty
 def mmce_weighted(logits: Logits, labels: Labels, *, kernel_width: float = 0.4, form: str = "paper") -> Scalar:
     """Weighted MMCE, sqrt(A/m^2 + B/m'^2 - 2D/(m m') + 1e-10) over correct and wrong samples; 0 if one kind is absent.
+
+    When: as mmce, where right and wrong samples are far from even.
+    When not: nearly no sample is wrong: it is 0 then.
+
+    Differs from the released code: normalised once (see the errata).
 
     Args:
         kernel_width: the Laplacian's width. Default: the paper's 0.4.
@@ -109,6 +117,11 @@ def kde_xe(
 ) -> Scalar:
     """Canonical calibration error, mean_i sum_k |E[y|p_i]_k - p_ik|^power, E by leave-one-out Dirichlet kernels.
 
+    When: the whole vector of probabilities shall be calibrated and another loss is already in use.
+    When not: there are many classes or small batches.
+
+    Differs from the released code: it has a gradient (see the errata).
+
     Args:
         bandwidth: of the kernels; chosen for each batch by leave-one-out likelihood where none is given.
         power: of the gap; no root is taken. Default: the paper's 1.
@@ -127,6 +140,9 @@ def kde_xe(
 def mdca(logits: Logits, labels: Labels) -> Scalar:
     """MDCA, (1/c) sum_k |mean_i p_ik - mean_i 1[y_i = k]| over the batch.
 
+    When: each class's mean probability must be right, beside another loss.
+    When not: batches hold fewer samples than there are classes.
+
     Example:
         >>> confide.penalties.mdca([[2.0, 0.0], [0.0, 1.0]], [0, 0])
         tensor(0.4251)
@@ -137,6 +153,9 @@ def mdca(logits: Logits, labels: Labels) -> Scalar:
 @penalty
 def mbls(logits: Logits, labels: Labels, *, margin: float = 10.0) -> Scalar:
     """Margin penalty, mean over samples and classes of max(0, max_j z_j - z_k - margin).
+
+    When: logit distances shall stay within a margin beside another loss.
+    When not: the margin cannot be tuned.
 
     Args:
         margin: how far below the largest a logit may lie for free. Default: released code.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
@@ -72,6 +73,19 @@ class OptionSpec(MethodSpec):
 S = TypeVar("S", bound=MethodSpec, covariant=True)
 
 
+class Advice(NamedTuple):
+    """What a method's docstring says to someone who must choose; empty where it says nothing."""
+
+    when: str
+    when_not: str
+    differs: str
+    """How it differs from its paper or from the released code."""
+
+
+ADVICE = ("When: ", "When not: ", "Differs from ")
+"""How the lines of a docstring begin that hold the fields of `Advice`."""
+
+
 @dataclass(frozen=True)
 class Method(Generic[S]):
     """One registered method of a family; `spec` holds what the family says about it."""
@@ -87,6 +101,13 @@ class Method(Generic[S]):
     def summary(self) -> str:
         """The first line of the docstring: what it is, and its formula."""
         return (inspect.getdoc(self.function) or "").split("\n", 1)[0]
+
+    @property
+    def advice(self) -> Advice:
+        """When to take it and when not, and how it differs from its paper: lines of the docstring."""
+        text, ends = inspect.getdoc(self.function) or "", "|".join(ADVICE)
+        found = (re.search(rf"^{head}(.+?)(?=\n\n|\n(?:{ends})|\Z)", text, re.M | re.S) for head in ADVICE)
+        return Advice(*(re.sub(r"\s+", " ", line[1]) if line else "" for line in found))
 
     @cached_property
     def options(self) -> Options:

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -34,7 +34,7 @@ from confide.progress import Progress
 from confide.records import Split, default_ids
 from confide.types import JsonObject, Options
 
-__all__ = ["FolderScores", "FolderScoring", "Job", "run_jobs", "score_folder", "train_workers"]
+__all__ = ["FolderScores", "FolderScoring", "Job", "map_items", "run_jobs", "score_folder", "train_workers"]
 
 Payload = TypeVar("Payload")
 Answer = TypeVar("Answer")
@@ -203,6 +203,44 @@ def _result(work: _RunningJob) -> tuple[str, Any]:
     if kind == "done":
         return kind, value
     return kind, value or f"its process ended with status {work.process.exitcode}"
+
+
+def map_items(
+    function: Callable[[Payload], Any], items: Sequence[Payload], *, engine: str = "local", workers: int = 2, what: str
+) -> None:
+    """Call a function on every item, by several processes or as a Ray Data job; each call writes its own result.
+
+    A worker that dies is started again, so that a call may be made twice.
+
+    Args:
+        function: of a module that other processes can import.
+        items: what it is called with; they are pickled on their way.
+        engine: local (processes of this machine) or ray (a cluster).
+        workers: calls at the same time.
+        what: is done, for the line of progress.
+
+    Raises:
+        InputError: a call refused its input, or its worker died too often.
+
+    Example:
+        >>> confide.scale.map_items(print, [], what="nothing")
+    """
+    check_choice(engine, ENGINES, "engine")
+    check_range(workers, "workers", 1)
+    if items and engine == "ray":
+        _map_on_ray(function, items, workers, what, gpu=False)
+    elif items:
+        each = max(1, -(-len(items) // (4 * workers)))  # a process takes seconds to start
+        parts = [tuple(items[k : k + each]) for k in range(0, len(items), each)]
+        jobs = [Job(f"{what} {k + 1} of {len(parts)}", call_each, (function, own)) for k, own in enumerate(parts)]
+        run_jobs(jobs, engine=engine, workers=workers)
+
+
+def call_each(work: tuple[Callable[[Any], Any], Sequence[Any]]) -> None:
+    """Call a function on one item after the other."""
+    function, items = work
+    for item in items:
+        function(item)
 
 
 # Ray: jobs as tasks of a cluster, and one training over several of its workers.
@@ -377,6 +415,7 @@ class FolderScoring:
             gpu: each task takes a GPU of the cluster, where it has any.
         """
         check_choice(self.engine, ENGINES, "engine")
+        # Here, unlike in `map_items`, functions may be closures: local work stays in this process.
         if items and self.engine == "ray":
             _map_on_ray(function, items, self.workers, what, gpu)
         elif items:
@@ -440,6 +479,8 @@ def score_folder(job: FolderScoring) -> FolderScores:
     check_choice(job.labels, ("given", "predicted", "min"), "labels")
     if not job.source.is_dir():
         raise InputError(f"{job.source} must be a folder of parquet files, but it is none")
+    # Workers start elsewhere: a path must not depend on where this process is.
+    job = replace(job, source=job.source.resolve(), out=job.out.resolve())
     sources = sorted(job.source.glob("*.parquet"))
     if not sources:
         raise InputError(f"{job.source} must hold .parquet files, got none")

@@ -2,10 +2,13 @@
 
 from dataclasses import replace
 
+import numpy as np
+import pytest
 import torch
 
 from confide import Predictions
-from confide.facts import join_facts
+from confide.facts import ClassCounter, _facts_on_device, facts_of, join_facts
+from confide.metrics.view import sorted_on
 
 
 def record(n, dtype):
@@ -26,3 +29,29 @@ def test_what_one_part_does_not_know_is_unknown():
     joined = join_facts([record(4, torch.float32), replace(record(4, torch.float32), margin=None)])
     assert joined.margin is None
     assert len(joined.entropy) == 8
+
+
+@pytest.mark.parametrize("from_probs", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64, torch.bfloat16])
+def test_a_device_without_a_kernel_gives_the_facts_and_sums_of_the_host(from_probs, weighted, kind):
+    generator = torch.Generator().manual_seed(1)
+    logits, labels = 3 * torch.randn(60, 7, generator=generator), torch.randint(0, 7, (60,), generator=generator)
+    outputs = (torch.softmax(logits, dim=1) if from_probs else logits).to(kind)
+    weights = np.random.default_rng(0).random(60) + 0.5 if weighted else None
+    here, there = (ClassCounter(7, 15, "right", weights) for _ in range(2))
+    facts = facts_of(outputs, labels, from_probs=from_probs, counter=here)
+    found = _facts_on_device(outputs, labels, from_probs, there)
+    for name, values in vars(facts).items():
+        if values is None:
+            assert getattr(found, name) is None
+        else:
+            torch.testing.assert_close(getattr(found, name), values, rtol=3e-6, atol=3e-6, msg=name)
+    for name, values in vars(there.table()).items():
+        np.testing.assert_allclose(values, getattr(here.table(), name), atol=1e-5, err_msg=name)
+
+
+def test_a_device_sorts_the_keys_of_scores_as_the_host_does():
+    for kind in (np.uint32, np.uint64):
+        keys = np.random.default_rng(0).integers(0, np.iinfo(kind).max, 1000, dtype=kind)
+        assert (sorted_on(torch.device("cpu"), keys) == np.sort(keys)).all()

@@ -1,7 +1,7 @@
 """The site: what is in docs/, a page for every method, the tutorials with what they print, results, and a reference.
 
 python tools/site.py build/site            # needs the extra `docs`; `make docs` does it
-python tools/site.py build/site --quick    # without running the tutorials
+python tools/site.py build/site --quick    # without running the tutorials and the demo
 
 Everything is gathered into a folder beside the target, with the links of the repository, and handed to mkdocs, which
 stops at a link that leads nowhere. Numbers come from benchmarks/results; a method without any is "not measured".
@@ -20,6 +20,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from html import escape
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,11 @@ from typing import Any
 import yaml
 
 from confide.cli.list import FAMILIES, registry_of
-from confide.registry import Method
+from confide.registry import ADVICE, Method
+
+sys.path.insert(0, str(Path(__file__).parent))
+from snapshot import record
+from typeset import typeset
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -50,6 +55,7 @@ ROWS = {
 }
 """Methods whose rows are called otherwise: one for each of their options."""
 MOST_TABLES = 4
+WITHOUT_FORMULA = ("features", "models", "data")
 
 
 @dataclass(frozen=True)
@@ -121,14 +127,20 @@ def example_of(section: str) -> str:
 
 
 def method_page(family: str, method: Method[Any]) -> str:
-    """Formula, paper, options, what was measured, an example."""
+    """Formula, when to use it, paper, options, what was measured, an example."""
     first, text, sections = parts_of(inspect.getdoc(method.function) or method.summary)
-    name, _, formula = first.rstrip(".").partition(", ")
-    lines = [f"# {method.word}", "", f"*{family}* · {name.strip()}.", ""]
-    lines += ["```text", formula, "```", ""] if formula else []
-    lines += [f"**Paper.** {method.paper}", ""] if method.paper else []
-    if text:
-        lines += ["**When, and how it differs.** " + re.sub(r"\n(?=\S)", " ", text), ""]
+    advice = method.advice
+    own = [part for part in re.split(r"\n\s*\n", text) if part and not part.startswith(ADVICE)]
+    what = escape(first) if family in WITHOUT_FORMULA else typeset(first)
+    lines = [f"# {method.word}", "", f'<div class="formula">{what}</div>', ""]
+    lines += [re.sub(r"\n(?=\S)", " ", part) + "\n" for part in own]
+    if advice.when:
+        lines += [f"**When to use it.** {sentence(advice.when)}", "", f"**When not.** {sentence(advice.when_not)}", ""]
+    lines += [f"**Paper.** {method.paper}.", ""]
+    if advice.differs:
+        lines += [f"**Differs from** {advice.differs}".replace("the errata", "[the errata](../../docs/errata.md)"), ""]
+    elif family not in WITHOUT_FORMULA and not method.paper.startswith("Confide"):
+        lines += ["**Differs from the paper:** in nothing that is known.", ""]
     lines += facts_of(method)
     known = arguments_of(sections.get("Args", ""))
     if method.options:
@@ -152,14 +164,20 @@ def method_page(family: str, method: Method[Any]) -> str:
     return "\n".join(lines)
 
 
+def sentence(text: str) -> str:
+    """A line of advice as a sentence; words of methods stay small."""
+    return text[0].upper() + text[1:]
+
+
 def facts_of(method: Method[Any]) -> list[str]:
     """What the family says of it: plain facts of its spec."""
     hidden = ("ranges", "choices", "aliases", "corners", "from_code", "info", "variants", "value", "title", "check")
     facts = {name: value for name, value in method.spec.as_dict().items() if name not in hidden}
-    simple = {name: value for name, value in facts.items() if isinstance(value, (str, int, float, bool, tuple))}
+    words = {True: "yes", False: "no"}
+    simple = {name: words.get(value, value) for name, value in facts.items() if isinstance(value, (str, int, float))}
     if not simple:
         return []
-    return ["**Facts.** " + "; ".join(f"{name.replace('_', ' ')}: `{value}`" for name, value in simple.items()), ""]
+    return ["**Facts.** " + "; ".join(f"{name.replace('_', ' ')}: {value}" for name, value in simple.items()) + ".", ""]
 
 
 # The tutorials, cell by cell, with what they print.
@@ -231,11 +249,32 @@ def signature_of(thing: Any) -> str:
 
 # The tree of pages.
 
-GUIDES = (
-    *("metrics", "calibration", "decisions", "sets", "trust", "difficulty", "losses", "training", "shift"),
-    *("monitor", "answers", "multilabel", "dense", "data", "report", "explorer", "scale"),
-)
+GUIDES = {
+    "Evaluate": "metrics",
+    "Calibrate": "calibration",
+    "Decide": "decisions",
+    "Prediction sets": "sets",
+    "Trust": "trust",
+    "Difficulty and label errors": "difficulty",
+    "Train": "training",
+    "Losses": "losses",
+    "Shift": "shift",
+    "Monitor": "monitor",
+    "Explore": "explorer",
+    "Scale": "scale",
+    "Generated answers": "answers",
+    "Several labels": "multilabel",
+    "Pixels and boxes": "dense",
+    "Data": "data",
+    "The report": "report",
+}
+"""Title -> page of docs/."""
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
+
+
+CSS = """.formula { margin: 1em 0; padding: .8em 1em; background: var(--md-code-bg-color); line-height: 2.2; }
+.formula math { font-size: 1.15em; }
+"""
 
 
 def with_known_links(text: str) -> str:
@@ -258,10 +297,12 @@ def gather(source: Path, *, run: bool = True) -> dict[str, Any]:
         target = source / page.relative_to(ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(with_known_links(page.read_text(encoding="utf-8")), encoding="utf-8")
+    write(source / "site.css", CSS)
     shutil.copytree(ROOT / "docs" / "images", source / "docs" / "images")
     for picture in RESULTS.rglob("*.png"):
         shutil.copy(picture, source / picture.relative_to(ROOT))
-    return settings_of(source, methods_of(source), tutorials_of(source, run), references_of(source))
+    live = live_of(source) if run else []
+    return settings_of(source, methods_of(source), tutorials_of(source, run), references_of(source), live)
 
 
 def write(path: Path, text: str) -> None:
@@ -302,6 +343,28 @@ def tutorials_of(source: Path, run: bool) -> list[Any]:
     return menu
 
 
+LIVE = """# Live
+
+[The report of the demo](../live/report.html): what `confide demo` ends with.
+
+[The explorer on the same run](../live/index.html), read only: sort, filter by one thing at a time, open samples.
+`confide explore` on a run of yours shows all of it, and keeps tags.
+
+Both were made when this site was built, by `confide demo --epochs 2` and `tools/snapshot.py`; the demo itself trains
+for 10 epochs.
+"""
+
+
+def live_of(source: Path) -> list[Any]:
+    """The report of a short demo and a snapshot of its explorer, which work without a server of ours."""
+    run = source.with_name("demo")
+    command = [sys.executable, "-m", "confide", "demo", "--out", str(run), "--epochs", "2", "--quiet"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    record(run, source / "live")
+    write(source / "docs" / "live.md", LIVE)
+    return [{"Live": "docs/live.md"}]
+
+
 def references_of(source: Path) -> list[Any]:
     menu = []
     for name in MODULES:
@@ -310,10 +373,17 @@ def references_of(source: Path) -> list[Any]:
     return menu
 
 
-def settings_of(source: Path, methods: list[Any], tutorials: list[Any], reference: list[Any]) -> dict[str, Any]:
+def settings_of(
+    source: Path, methods: list[Any], tutorials: list[Any], reference: list[Any], live: list[Any]
+) -> dict[str, Any]:
     """The settings of mkdocs: nothing is fetched from elsewhere."""
-    guides = [f"docs/{name}.md" for name in GUIDES if (source / "docs" / f"{name}.md").exists()]
-    start = [{"Confide": "README.md"}, {"Five minutes": "docs/start.md"}, {"Which method": "docs/which_method.md"}]
+    guides = [{title: f"docs/{name}.md"} for title, name in GUIDES.items()]
+    start = [
+        {"Confide": "README.md"},
+        {"Five minutes": "docs/start.md"},
+        {"Which method": "docs/which_method.md"},
+        *live,
+    ]
     results = ["docs/findings.md", "benchmarks/results/papers/verdicts.md", "benchmarks/results/papers/main.md"]
     results += ["benchmarks/results/resplits/resplits.md", "benchmarks/results/losses_cpu.md", "docs/errata.md"]
     about = ["docs/architecture.md", "docs/bench.md", "CONTRIBUTING.md", "ROADMAP.md", "CHANGELOG.md", "SECURITY.md"]
@@ -335,6 +405,7 @@ def settings_of(source: Path, methods: list[Any], tutorials: list[Any], referenc
         },
         "plugins": ["material/search"],
         "use_directory_urls": False,
+        "extra_css": ["site.css"],
         "markdown_extensions": ["tables", "admonition", "pymdownx.highlight", "pymdownx.superfences"],
         "validation": {"links": {"not_found": "warn", "anchors": "info", "unrecognized_links": "info"}},
         "nav": [
@@ -350,6 +421,25 @@ def settings_of(source: Path, methods: list[Any], tutorials: list[Any], referenc
     }
 
 
+# What a page would fetch from elsewhere, by itself: a link that a reader follows is none of it.
+
+ELSEWHERE = re.compile(
+    r"""<(?:script|img|link|iframe|source|video|audio|object|embed)\b[^>]*?\b(?:src|href|srcset|data)=["']?(?:https?:)?//"""
+    r"""|url\(\s*["']?(?:https?:)?//|@import\s+["'](?:https?:)?//""",
+    re.I,
+)
+
+
+def requests_elsewhere(folder: Path) -> list[str]:
+    """Pages and styles that would ask another server, each with the place."""
+    found = []
+    for page in sorted(folder.rglob("*")):
+        if page.suffix in (".html", ".css"):
+            text = page.read_text(encoding="utf-8")
+            found += [f"{page.relative_to(folder)}: {text[m.start() : m.end() + 40]}" for m in ELSEWHERE.finditer(text)]
+    return found
+
+
 def main() -> None:
     target = Path(sys.argv[1]).resolve()
     source = target.with_name(target.name + "-source")
@@ -361,6 +451,8 @@ def main() -> None:
     quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}  # an advertisement, not a warning of this build
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-f", str(config)]
     subprocess.run(command, check=True, env=quiet)
+    if places := requests_elsewhere(target):
+        raise SystemExit("these would be fetched from elsewhere:\n" + "\n".join(places))
     print(f"{sum(1 for _ in target.rglob('*.html'))} pages: {target / 'index.html'}")
     print(f"search works where it is served: python -m http.server -d {target}")
 

@@ -15,6 +15,7 @@ import functools
 import os
 import platform
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -178,11 +179,13 @@ def _rows(text: str) -> dict[str, tuple[str, str]]:
 
 def heading(device: str, command: str, ratios: str) -> list[str]:
     git = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
-    commit = subprocess.run(git, capture_output=True, text=True).stdout.strip() or os.environ.get("COMMIT", "unknown")
+    commit = os.environ.get("COMMIT", "")
+    if not commit and shutil.which("git"):
+        commit = subprocess.run(git, capture_output=True, text=True).stdout.strip()
     hardware = torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()}, one thread"
     return [
         f"# Losses, forward + backward, {'GPU' if device == 'cuda' else 'CPU'}\n",
-        f"{hardware}; torch {torch.__version__}; {date.today()}; commit {commit}; `{command}`.",
+        f"{hardware}; torch {torch.__version__}; {date.today()}; commit {commit or 'unknown'}; `{command}`.",
         ratios,
     ]
 

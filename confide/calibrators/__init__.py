@@ -35,6 +35,11 @@ from confide.calibrators.probability_maps import (
     spline as spline,
 )
 from confide.calibrators.second_opinion import opinion_names as opinion_names, second_opinion as second_opinion
+from confide.calibrators.streams import (
+    fit_stream as fit_stream,
+    joined as joined,
+    sample_stream as sample_stream,
+)
 from confide.calibrators.structured_scaling import (
     structured_matrix as structured_matrix,
     structured_vector as structured_vector,

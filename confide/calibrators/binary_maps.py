@@ -239,6 +239,9 @@ def one_versus_rest(word: str) -> Callable[[Values, Logits], Logits]:
 def platt(logits: Logits, labels: Labels, weights: Floats | None = None) -> FittedValues:
     """Platt scaling, q_k proportional to sigmoid(a_k u_k + b_k) with u_k the log odds of class k.
 
+    When: two classes, or pairs of confidence and correctness without logits.
+    When not: one temperature will do.
+
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
         labels: their classes, `n`.
@@ -274,6 +277,9 @@ def venn_abers(logits: Logits, labels: Labels, weights: Floats | None = None) ->
 
     Both fits at every place between the known scores are made at once, in time n log n.
 
+    When: probabilities must hold on average whatever the model, with two classes.
+    When not: classes are many: its ECE on clean CIFAR-10 was above that of one temperature.
+
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
         labels: their classes, `n`.
@@ -306,6 +312,9 @@ def venn_abers(logits: Logits, labels: Labels, weights: Floats | None = None) ->
 )
 def centred_isotonic(logits: Logits, labels: Labels, weights: Floats | None = None) -> FittedValues:
     """Centred isotonic regression, isotonic steps drawn together to their centres, lines between them, per class.
+
+    When: the map of a probability must be monotone, without steps, and samples are many.
+    When not: samples are few: its NLL was near that of the raw network on CIFAR-10.
 
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
@@ -355,6 +364,9 @@ def top_versus_all(
     logits: Logits, labels: Labels, weights: Floats | None = None, *, method: str = "isotonic"
 ) -> FittedValues:
     """Top-versus-all, a calibrator of a yes or no on the top probability and whether it is right.
+
+    When: classes are many and only the top confidence is used.
+    When not: all probabilities are used.
 
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.

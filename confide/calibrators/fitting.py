@@ -47,7 +47,7 @@ from confide.progress import Progress
 from confide.records import FeatureSource
 from confide.registry import Method
 from confide.results import LEVEL
-from confide.types import Floats, Indices, Options
+from confide.types import Floats, Indices, Logits, Options
 
 
 def names() -> tuple[str, ...]:
@@ -174,8 +174,13 @@ def fit_one(
     predictions: Predictions,
     options: Options,
     evidence: Evidence | None = None,
+    *,
+    noted: bool = True,
 ) -> Calibrator:
-    """The method's fit on all of the predictions, with everything that should be noted about it."""
+    """The method's fit on all of the predictions, with everything that should be noted about it.
+
+    Without notes where nobody reads them: in a part of a cross-validation.
+    """
     logits, labels = checked_inputs(method.word, predictions)
     beside: Options = {} if evidence is None else {"evidence": evidence}
     if (weights := predictions.relative_weights) is not None:
@@ -188,7 +193,7 @@ def fit_one(
         except (ArithmeticError, torch.linalg.LinAlgError) as error:
             check_all_finite(logits)
             raise _out_of_range(method.word, logits, str(error)) from None
-        notes = (*set_notes(method, predictions), *fitted.notes)
+        notes = (*set_notes(method, predictions), *fitted.notes) if noted else ()
         n, num_classes = len(predictions), predictions.num_classes
         shares = tuple(predictions.class_shares().tolist())
         calibrator = Calibrator(method.word, fitted.values, num_classes, n, options, notes, prior=shares)
@@ -201,7 +206,7 @@ def fit_one(
             )
         if evidence is None and not bool(torch.isfinite(calibrator.calibrated(logits[:TRIED_ROWS])).all()):
             raise _out_of_range(method.word, logits, "calibrated logits are not finite")
-        return with_argmax_note(calibrator, predictions, evidence)
+        return with_argmax_note(calibrator, predictions, evidence) if noted else calibrator
 
 
 TRIED_ROWS = 256
@@ -512,7 +517,8 @@ def choose(
         raise InputError(
             f"{folds}-fold cross-validation needs at least {2 * folds} predictions, got {len(predictions)}"
         )
-    plain = HeldOutScores.of(predictions, score)
+    plain = HeldOutScores.of(predictions, score, None)
+    order = None if only_confidence else class_orders(predictions.logits)
     candidates, failed, whole = [plain.candidate(NONE, plain)], {}, {}
     common = {"by": by, "bands": bands, "features": features, "fitted": fitted, "opinions": opinions}
     with Progress("calibrate", len(words) * folds) as progress:
@@ -522,7 +528,7 @@ def choose(
                 if CALIBRATORS.get(word).spec.settled is not None and by is None and not only_confidence:
                     whole[word] = fit(word, predictions, **own)
                 refit = _refit(word, predictions, own, whole.get(word))
-                held = held_out_scores(refit, predictions, folds, seed, score, progress)
+                held = held_out_scores(refit, predictions, folds, seed, score, progress, order)
             except InputError as error:
                 failed[word] = str(error)
                 continue
@@ -555,29 +561,29 @@ def identity(predictions: Predictions, notes: tuple[str, ...]) -> Calibrator:
 
 @dataclass(frozen=True, eq=False)
 class HeldOutScores:
-    """Held-out scores, correctness and order of classes of every sample."""
+    """Held-out scores and correctness of every sample, its predicted class, and whether its classes stay in order."""
 
     scores: Floats
     correct: NDArray[np.bool_]
     first: NDArray[np.int64]
-    order: NDArray[np.int64]
+    in_order: NDArray[np.bool_]
     weights: Floats | None
 
     @classmethod
-    def of(cls, predictions: Predictions, score: str) -> HeldOutScores:
-        facts, weights = predictions.facts, predictions.weights
+    def of(cls, predictions: Predictions, score: str, order: Tensor | None) -> HeldOutScores:
+        """Args:
+        order: the classes of every sample from the likeliest on, before calibration; None where none are known.
+        """
+        facts, weights, n = predictions.facts, predictions.weights, len(predictions)
         if predictions.outputs.only_confidence:
             # No class can change, nor an order of classes.
-            none = np.zeros(len(predictions), dtype=np.int64)
             scores = facts.need(f"confidence_{score}").double().cpu().numpy()
-            return cls(scores, facts.correct.cpu().numpy(), none, none, weights)
-        order = predictions.logits.argsort(dim=1, descending=True, stable=True).cpu().numpy()
+            return cls(scores, facts.correct.cpu().numpy(), np.zeros(n, np.int64), np.ones(n, bool), weights)
         return cls(
             facts.need(score).double().cpu().numpy(),
             facts.correct.cpu().numpy(),
             facts.prediction.cpu().numpy(),
-            # A short sum stands for the whole order: keeping n x c for every fold would not fit.
-            (order * np.arange(1, order.shape[1] + 1)).sum(axis=1),
+            np.ones(n, bool) if order is None else stays_in_order(predictions.logits.cpu(), order),
             weights,
         )
 
@@ -590,7 +596,7 @@ class HeldOutScores:
         p_value = 1.0 if error == 0 else float(2 * stats.t.sf(abs(mean) / error, freedom))
         width = float(stats.t.ppf(1 - LEVEL / 2, freedom)) * error
         changed = self.first != plain.first
-        reordered = int(((self.order != plain.order) & ~changed).sum())
+        reordered = int((~self.in_order & ~changed).sum())
         accuracy = float(np.average(self.correct, weights=self.weights))
         return Candidate(
             word,
@@ -605,6 +611,20 @@ class HeldOutScores:
         )
 
 
+def class_orders(logits: Logits) -> Tensor:
+    """The classes of every row from the likeliest on, equal ones by their number, in as few bits as hold them."""
+    order: Tensor = logits.cpu().argsort(dim=1, descending=True, stable=True)
+    return order.to(torch.int16 if logits.shape[1] < 1 << 15 else torch.int32)
+
+
+def stays_in_order(logits: Logits, order: Tensor) -> NDArray[np.bool_]:
+    """Whether each row's classes are still in that order: sorting them anew would take many times as long."""
+    falling = logits.gather(1, order.long())
+    after, before = falling[:, 1:], falling[:, :-1]
+    kept: Tensor = ((after < before) | ((after == before) & (order[:, 1:] > order[:, :-1]))).all(dim=1)
+    return np.asarray(kept.numpy())
+
+
 Refit = Callable[[Indices, Indices], Predictions]
 """(rows to fit on, rows to calibrate) -> the latter, calibrated."""
 
@@ -617,19 +637,22 @@ def _refit(word: str, predictions: Predictions, options: Options, whole: Calibra
     names = ("features", "fitted", "opinions")
     beside, own = {n: options[n] for n in names}, {k: v for k, v in options.items() if k not in names}
     evidence = fit_evidence(method, predictions, beside["features"], beside["fitted"], beside["opinions"] or {})
-    if evidence is None or own["by"] is not None:
+    if own["by"] is not None or predictions.outputs.only_confidence:
+        return lambda train, held: fit(word, predictions.take(train), **own)(predictions.take(held))
+    own = {k: v for k, v in own.items() if k not in GROUPED}
+    if evidence is None:
         settled = None if whole is None or method.spec.settled is None else partial(method.spec.settled, whole.values)
 
         def refit_logits(train: Indices, held: Indices) -> Predictions:
-            searched = {} if settled is None else settled(len(train))
-            return fit(word, predictions.take(train), **{**searched, **own})(predictions.take(held))
+            settings = method.checked({**({} if settled is None else settled(len(train))), **own})
+            return fit_one(method, predictions.take(train), settings, noted=False)(predictions.take(held))
 
         return refit_logits
     known = evidence
-    settings = method.checked({k: v for k, v in own.items() if k not in GROUPED})
+    settings = method.checked(own)
 
     def refit(train: Indices, held: Indices) -> Predictions:
-        calibrator = fit_one(method, predictions.take(train), settings, known.take(train))
+        calibrator = fit_one(method, predictions.take(train), settings, known.take(train), noted=False)
         part = predictions.take(held)
         return part.with_logits(calibrator.calibrated(part.logits, known.take(held)), real=False)
 
@@ -637,21 +660,28 @@ def _refit(word: str, predictions: Predictions, options: Options, whole: Calibra
 
 
 def held_out_scores(
-    refit: Refit, predictions: Predictions, folds: int, seed: int, score: str, progress: Progress
+    refit: Refit,
+    predictions: Predictions,
+    folds: int,
+    seed: int,
+    score: str,
+    progress: Progress,
+    order: Tensor | None,
 ) -> HeldOutScores:
     """What the calibrator gives to samples that it was not fitted on."""
     fold = label_folds(predictions, folds, seed)
     parts: list[tuple[Indices, HeldOutScores]] = []
     for k in range(folds):
         rows = np.flatnonzero(fold == k)
-        parts.append((rows, HeldOutScores.of(refit(np.flatnonzero(fold != k), rows), score)))
+        own = None if order is None else order[torch.from_numpy(rows)]
+        parts.append((rows, HeldOutScores.of(refit(np.flatnonzero(fold != k), rows), score, own)))
         progress.step(1)
     back = np.argsort(np.concatenate([rows for rows, _ in parts]))
 
     def joined(name: str) -> Any:
         return np.concatenate([getattr(part, name) for _, part in parts])[back]
 
-    parts_of = {name: joined(name) for name in ("scores", "correct", "first", "order")}
+    parts_of = {name: joined(name) for name in ("scores", "correct", "first", "in_order")}
     return HeldOutScores(**parts_of, weights=predictions.weights)
 
 

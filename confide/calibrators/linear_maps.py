@@ -395,6 +395,9 @@ def apply_vector(values: Values, logits: Logits) -> Logits:
 def vector(logits: Logits, labels: Labels, weights: Floats | None = None) -> FittedValues:
     """Vector scaling, softmax(w * z + b) with one weight and one bias per class, smallest mean NLL.
 
+    When: single classes are too sure and samples are many.
+    When not: samples are few: two numbers a class without a penalty; take structured_vector.
+
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
         labels: their classes, `n`.
@@ -566,6 +569,9 @@ def matrix(
 ) -> FittedValues:
     """Matrix scaling, softmax(W z + b), mean NLL + a pull of W towards the identity over the best temperature.
 
+    When: classes are few and samples many, and errors between classes are systematic.
+    When not: samples are few for c^2 numbers: it is then pulled towards one temperature and gains little.
+
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
         labels: their classes, `n`.
@@ -710,6 +716,9 @@ def dirichlet(
     reference_row: bool | None = None,
 ) -> FittedValues:
     """Dirichlet calibration, softmax(W log p + b), mean NLL + lambda sum off-diagonal^2 + mu sum b^2 (ODIR).
+
+    When: classes are confused with each other in a fixed way, and samples are many.
+    When not: classes are many or samples few: c^2 numbers.
 
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.

@@ -57,6 +57,9 @@ def metamis(
 
     The rows above the threshold say "do not know": their argmax becomes class 0, which costs accuracy.
 
+    When: a given share of wrong answers must be caught.
+    When not: every sample needs an answer: those above the threshold say nothing.
+
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
         labels: their classes, `n`.
@@ -159,6 +162,9 @@ def metaacc(
     logits: Logits, labels: Labels, *, target: float | None = None, seed: int = 0, rows: Sequence[int] | None = None
 ) -> FittedValues:
     """Meta-Cal under a coverage accuracy constraint: softmax(z / T) where the entropy is below a threshold, else 1 / c.
+
+    When: a given accuracy must hold among the samples that are answered.
+    When not: every sample needs an answer: those above the threshold say nothing.
 
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.

@@ -74,6 +74,9 @@ def parameterised_temperature(
     The logits enter less their largest, in units of the best single temperature, from which the network starts: two
     layers of five, all samples at once by L-BFGS where the authors take 100,000 small steps.
 
+    When: samples are very many and one temperature leaves some groups too sure.
+    When not: samples are some thousand: it did worse than one temperature on CIFAR-10.
+
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
         labels: their classes, `n`.
@@ -191,6 +194,9 @@ def dac(
     """Density-aware calibration, softmax(z / (w0 + sum_l w_l s_l)), s_l the mean distance to near training features.
 
     Rows are scaled to length one, those of several layers each by itself; no weight is below 0.
+
+    When: test samples may lie far from the training data and features are at hand.
+    When not: features cannot be computed for every sample.
 
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
@@ -343,7 +349,12 @@ def procal(
 ) -> FittedValues:
     """Proximity-informed calibration, P(right | confidence, exp(-mean distance to neighbours)).
 
-    Both forms of the paper. Distances are in units of their mean over these samples, so that the exponential neither
+    Both forms of the paper.
+
+    When: confidence is wrong in a way that depends on how rare a sample's kind is.
+    When not: neighbours cannot be computed, or few samples are far from others: it raised NLL and AURC on CIFAR-10.
+
+    Differs from the paper: distances are in units of their mean over these samples, so that the exponential neither
     vanishes nor saturates in wide spaces.
 
     Args:

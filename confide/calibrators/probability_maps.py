@@ -167,6 +167,9 @@ def isotonic(
 ) -> FittedValues:
     """Isotonic regression, q_k proportional to m_k(p_k) with m_k monotone, fitted to 1[y = k].
 
+    When: samples are many and the map may have any monotone form.
+    When not: samples are few: probabilities of 0 make its NLL large; `pseudo_count=1` or centred_isotonic help.
+
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
         labels: their classes, `n`.
@@ -295,6 +298,9 @@ def histogram(
 ) -> FittedValues:
     """Histogram binning, q = share of hits among the validation samples whose probability falls into the same bin.
 
+    When: a bound on the error in each bin is wanted, with many samples.
+    When not: confidences are ranked afterwards: all samples of a bin become equal.
+
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
         labels: their classes, `n`.
@@ -368,6 +374,9 @@ def apply_spline(values: Values, logits: Logits) -> Logits:
 )
 def spline(logits: Logits, labels: Labels, weights: Floats | None = None, *, knots: int = 6) -> FittedValues:
     """Spline calibration of the top class, q = c + h'(rank of c), h a spline of the summed (correct - confidence).
+
+    When: only the top class's confidence is used.
+    When not: all probabilities are used, or accuracy may not move by ties.
 
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
@@ -452,6 +461,9 @@ def apply_beta(values: Values, logits: Logits) -> Logits:
 )
 def beta(logits: Logits, labels: Labels, weights: Floats | None = None, *, form: str = "abm") -> FittedValues:
     """Beta calibration, q_k proportional to sigmoid(a_k log p_k - b_k log(1 - p_k) + m_k), a_k, b_k not negative.
+
+    When: two classes, or some thousand samples and confidences bent at both ends.
+    When not: validation samples are few: three numbers a class.
 
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.

@@ -278,6 +278,9 @@ def second_opinion(
 ) -> FittedValues:
     """A second opinion, softmax(a z + b g) with g the log class posterior of another model, then a map of the top odds.
 
+    When: features of a pre-trained network are at hand: the largest gain measured here in accuracy, NLL and AURC.
+    When not: a second network on every sample is too dear, or corruption is what is feared: little is gained there.
+
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
         labels: their classes, `n`.

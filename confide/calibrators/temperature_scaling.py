@@ -199,7 +199,12 @@ def best_scale(logits: Tensor, labels: Tensor, weights: Floats | None = None) ->
     spread = rows.spread()
     if spread <= 0.0:
         return Optimum(1.0)
-    return search_scale(rows, "nll", -math.log(spread / 4), (spread / SPREAD_LIMIT, spread * SPREAD_LIMIT))
+    return search_scale(rows, "nll", -math.log(spread / 4), temperature_bounds(spread))
+
+
+def temperature_bounds(spread: float) -> tuple[float, float]:
+    """The smallest and the largest T that is looked for, for logits of that spread."""
+    return spread / SPREAD_LIMIT, spread * SPREAD_LIMIT
 
 
 def search_scale(rows: TemperedRows, criterion: str, start: float, bounds: tuple[float, float]) -> Optimum:
@@ -338,6 +343,9 @@ def temperature(
 ) -> FittedValues:
     """Temperature scaling, softmax(z / T) with one T for all classes.
 
+    When: first: one number, and predicted classes stay; with many classes and few samples hard to beat.
+    When not: groups or shifted data are wrong in different directions: one number serves all alike.
+
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
         labels: their classes, `n`.
@@ -438,6 +446,9 @@ def ensemble_temperature(
     bounds: tuple[float, float] = (0.05, 5.0),
 ) -> FittedValues:
     """Ensemble temperature scaling, w0 softmax(z / T) + w1 softmax(z) + w2 / c, the weights on the simplex.
+
+    When: one temperature is nearly right and a rest of doubt shall be possible.
+    When not: one temperature is right: two numbers more gain nothing.
 
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.

@@ -138,6 +138,9 @@ def travelling(
     The validation predictions hold clean and shifted samples: their column `shift` names the shift of every sample,
     empty for clean ones. One call is one batch, which should come from one source.
 
+    When: samples of several shifts can be had for the fit, and data come in batches of one source.
+    When not: data come one by one from clean sources, or class shares move: it takes them for hardness.
+
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
         labels: their classes, `n`.

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from confide.cli.shared import PRIOR, WEIGHTS, load_predictions, p_value, print_json, prior_of, text_table
+from confide.cli.shared import (
+    PRIOR,
+    WEIGHTS,
+    add_engine,
+    load_predictions,
+    p_value,
+    print_json,
+    prior_of,
+    refuse_flags,
+    text_table,
+    workers_of,
+)
 
 if TYPE_CHECKING:
     from confide.calibrators import Choice
@@ -24,7 +35,8 @@ EXAMPLE = (
     "  confide calibrate --fit val.parquet --apply test.parquet --score brier --by site --json\n"
     "  confide calibrate --fit val.parquet --apply test.parquet --opinion gaussian --fitted train.npz \\\n"
     "    --features val.npz test.npz --save opinion.json\n"
-    "  confide calibrate --fit val.parquet --apply test.parquet --opinion other=b-val.parquet,b-test.parquet"
+    "  confide calibrate --fit val.parquet --apply test.parquet --opinion other=b-val.parquet,b-test.parquet\n"
+    "  confide calibrate --fit val/ --apply test/ --methods temperature --exact --engine ray --workers 8 --out new/"
 )
 
 
@@ -51,15 +63,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--prior", nargs="+", metavar="SHARE", help=PRIOR.replace("FILE", "A"))
     add("--save", metavar="FILE", help="write the calibrator, .json or .safetensors")
     add("--out", metavar="FILE", help="write B calibrated, .parquet, .npz or .csv; of a folder, a folder")
+    add("--exact", action="store_true", help="of a folder A: fit a temperature on all rows, not on those drawn")
+    add_engine(parser)
     add("--seed", type=int, default=0, help="of the folds and the resampling (default: 0)")
 
 
 def run(args: argparse.Namespace) -> None:
     from confide.calibrators.fitting import DEFAULT_CANDIDATES, choose
-    from confide.pipeline import apply_to_folder, calibration_effect
+    from confide.pipeline import apply_to_folder, calibration_effect, fit_temperature_on_folder
 
     _check_paths(args)
-    fitted_on, applied_to = (load_predictions(path, weights=args.weights) for path in (args.fit, args.apply))
+    work = {path: workers_of(args, path) for path in (args.fit, args.apply)}
+    fitted_on, applied_to = (
+        load_predictions(path, weights=args.weights, work=work[path]) for path in (args.fit, args.apply)
+    )
     opinions = read_opinions(args, fitted_on, applied_to)
     words = args.methods
     if args.opinion and "second_opinion" not in (words or ()):
@@ -79,6 +96,9 @@ def run(args: argparse.Namespace) -> None:
         prior=prior_of(args.prior),
         options={"second_opinion": opinions.options},
     )
+    if args.exact:
+        calibrator = fit_temperature_on_folder(choice.calibrator, fitted_on, args.fit, work[args.fit])
+        choice = replace(choice, calibrator=calibrator)
     effect = calibration_effect(
         choice,
         fitted_on,
@@ -92,7 +112,7 @@ def run(args: argparse.Namespace) -> None:
         choice.calibrator.save(args.save)
         written.append(args.save)
     if args.out and Path(args.apply).is_dir():
-        written += map(str, apply_to_folder(choice.calibrator, args.apply, args.out))
+        written += map(str, apply_to_folder(choice.calibrator, args.apply, args.out, work=work[args.apply]))
     elif args.out:
         effect.predictions.save(args.out)
         written.append(args.out)
@@ -152,6 +172,15 @@ def _check_paths(args: argparse.Namespace) -> None:
     from confide.checks import InputError
     from confide.files.formats import TABLE_ENDINGS
 
+    if args.exact:
+        refuse_flags(
+            args, ("by", "bands", "prior", "weights", "opinion"), "--exact fits one temperature on all rows alike"
+        )
+        if not Path(args.fit).is_dir() or args.methods != ["temperature"]:
+            why = "--exact fits a temperature on all rows of a folder"
+            raise InputError(f"{why}; pass a folder as --fit and --methods temperature")
+    if args.engine and not (Path(args.fit).is_dir() or Path(args.apply).is_dir()):
+        raise InputError("--engine is of folders of shards, got two files; leave it out")
     if Path(args.fit).resolve() == Path(args.apply).resolve():
         raise InputError(f"--fit and --apply must be different files, got {args.fit} twice; hold some samples out")
     table = None if Path(args.apply).is_dir() else args.out

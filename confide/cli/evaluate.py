@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from confide.cli.shared import (
+    ENGINES,
     NOT_KEPT,
     PRIOR,
     WEIGHTS,
@@ -31,7 +32,7 @@ EXAMPLE = (
     "  confide evaluate shards/ --metrics accuracy ece aurc --no-intervals\n"
     "  confide evaluate predictions.npz --by class --scores difficulty.parquet --out results --json\n"
     "  confide evaluate predictions.npz --expect 'ece<0.03' --expect 'accuracy>=0.9' --expect-surely\n"
-    "  confide evaluate shards/ --sketch --engine ray --workers 8 --out results\n"
+    "  confide evaluate shards/ --engine ray --workers 8 --exact --out results\n"
     "  confide evaluate runs/adafocal --shift corruptions --data cifar10"
 )
 
@@ -52,7 +53,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--weights", metavar="COLUMN", help=WEIGHTS)
     add("--prior", nargs="+", metavar="SHARE", help=PRIOR)
     add("--sketch", action="store_true", help="of a folder: count in cells, so that memory does not grow with the rows")
-    add("--engine", choices=("local", "ray"), help="with --sketch: who counts, processes here or a Ray cluster")
+    add("--exact", action="store_true", help="of a folder: sort all rows on disk, so that rankings are exact too")
+    add("--engine", choices=ENGINES, help="of a folder: who counts, several processes here or a Ray cluster")
     add("--workers", type=int, metavar="N", help="with --engine: how many at a time (default: 2)")
     add("--no-intervals", action="store_true", help="values only: no bootstrap, no calibration test")
     add("--out", metavar="DIR", help="where to write (default: FILE's name + -evaluation)")
@@ -84,11 +86,11 @@ def run(args: argparse.Namespace) -> int:
         from_evaluate(args)
         return 0
     check_not_shifted(args)
-    if args.sketch:
-        alone = ("by", "score", "scores", "unit", "weights", "prior")
-        refuse_flags(args, alone, "--sketch counts all samples by confidence")
-        return finish(args, sketched(args), [])
-    refuse_flags(args, ("engine", "workers"), "without --sketch a folder is read by this process")
+    if args.sketch or args.engine or args.exact:
+        alone = ("score", "scores", "unit", "weights", "prior")
+        refuse_flags(args, alone, "a folder that is counted in cells has its samples alike, by confidence,")
+        return finish(args, of_folder(args), [])
+    refuse_flags(args, ("workers",), "without --engine a folder is read by this process")
     from confide.evaluation.evaluate import OWN_GROUPS, available_words, evaluate
     from confide.evaluation.streaming import as_predictions
     from confide.records import Scores
@@ -112,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
     if expected := [expectation.metric for expectation in (*plainly, *surely)]:
         shown = available_words(metrics, predictions) if isinstance(metrics, str) else metrics
         metrics = list(dict.fromkeys((*shown, *expected)))
-    name = Path(args.source).name.split(".")[0]
+    name = name_of_source(args)
     evaluation = evaluate(
         predictions,
         metrics,
@@ -130,22 +132,40 @@ def run(args: argparse.Namespace) -> int:
     return finish(args, evaluation, [str(doubt.message) for doubt in doubts])
 
 
-def sketched(args: argparse.Namespace) -> Evaluation:
+def of_folder(args: argparse.Namespace) -> Evaluation:
     """The evaluation of a folder in memory that does not grow with its rows."""
-    from confide.evaluation import evaluate_sketch, sketch_of
-    from confide.pipeline import sketch_folder
+    from confide.pipeline import evaluate_folder
     from confide.results import About
 
-    name = Path(args.source).name.split(".")[0]
-    if args.engine:
-        parts = Path(args.out or Path(args.source).parent / f"{name}-evaluation") / "parts"
-        sketch = sketch_folder(args.source, parts, engine=args.engine, workers=args.workers or 2, split=args.split)
-    else:
-        sketch = sketch_of(args.source, args.split)
+    plainly, surely = expectations_of(args)
     metrics: Any = args.metrics[0] if args.metrics in (["core"], ["all"]) else args.metrics
-    known = About(commands=(args.command,))
-    title = args.title or name
-    return evaluate_sketch(sketch, metrics, not args.no_intervals, model=name, seed=args.seed, title=title, about=known)
+    if (plainly or surely) and not isinstance(metrics, str):
+        metrics = list(dict.fromkeys((*metrics, *(expectation.metric for expectation in (*plainly, *surely)))))
+    return evaluate_folder(
+        args.source,
+        out_of(args) / "parts",
+        metrics,
+        not args.no_intervals,
+        args.by or (),
+        exact=args.exact,
+        engine=args.engine,
+        workers=args.workers or 2,
+        split=args.split,
+        model=name_of_source(args),
+        seed=args.seed,
+        title=args.title or name_of_source(args),
+        about=About(commands=(args.command,)),
+    )
+
+
+def name_of_source(args: argparse.Namespace) -> str:
+    """What the predictions are called: their file's name."""
+    return Path(args.source).name.split(".")[0]
+
+
+def out_of(args: argparse.Namespace) -> Path:
+    """Where results go."""
+    return Path(args.out) if args.out else Path(args.source).parent / f"{name_of_source(args)}-evaluation"
 
 
 def finish(args: argparse.Namespace, evaluation: Evaluation, doubts: list[str]) -> int:
@@ -153,9 +173,8 @@ def finish(args: argparse.Namespace, evaluation: Evaluation, doubts: list[str]) 
     from confide.report import verdict_sentence, write_report
 
     plainly, surely = expectations_of(args)
-    name = Path(args.source).name.split(".")[0]
     evaluation = replace(evaluation, warnings=(*evaluation.warnings, *dict.fromkeys(doubts)))
-    out = Path(args.out) if args.out else Path(args.source).parent / f"{name}-evaluation"
+    out = out_of(args)
     evaluation.save(out / "evaluation.json")
     write_report(evaluation, out / "report.html")
     broken = evaluation.expect(*(expectation.text for expectation in plainly))

@@ -125,6 +125,9 @@ def run(args: argparse.Namespace) -> None:
             needs = "".join(f", {need}=…" for need in row["needs"])
             print(f"  {row['word']}({(options + needs).strip(', ')})")
             print(f"      {row['summary']}  [{row['paper']}]")
+            if args.family and row["when"]:
+                print(f"      when: {row['when']}")
+                print(f"      when not: {row['when_not']}")
 
 
 def as_row(method: Method[MethodSpec]) -> JsonObject:
@@ -133,6 +136,8 @@ def as_row(method: Method[MethodSpec]) -> JsonObject:
         "word": method.word,
         "summary": method.summary,
         "paper": method.paper,
+        "when": method.advice.when,
+        "when_not": method.advice.when_not,
         "options": {
             k: v if isinstance(v, (int, float, str, bool, type(None))) else str(v) for k, v in method.options.items()
         },

@@ -7,7 +7,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from confide.cli.shared import NOT_KEPT, load_predictions, parse_options, print_json, text_table, write_evaluation
+from confide.cli.shared import (
+    NOT_KEPT,
+    add_engine,
+    load_predictions,
+    parse_options,
+    print_json,
+    text_table,
+    workers_of,
+    write_evaluation,
+)
 
 if TYPE_CHECKING:
     from confide.predictions import Predictions
@@ -19,7 +28,8 @@ EXAMPLE = (
     "  confide sets --fit val.npz --apply test.npz --coverage 0.9\n"
     "  confide sets --fit val.npz --apply test.npz --coverage 0.9 --by difficulty --save sets.json\n"
     "  confide sets --fit val.parquet --apply test.parquet --method raps --set penalty=0.1 k_reg=3 --out sets.csv\n"
-    "  confide sets --load sets.json --apply new.parquet --out sets.csv"
+    "  confide sets --load sets.json --apply new.parquet --out sets.csv\n"
+    "  confide sets --fit val/ --apply test/ --coverage 0.9 --engine ray --workers 8 --out sets/"
 )
 MOST_ROWS = 20
 
@@ -38,14 +48,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--set", nargs="+", default=[], metavar="NAME=VALUE", help="options of the method")
     add("--allow-empty", action="store_true", help="otherwise the likeliest class is always in the set")
     add("--save", metavar="FILE", help="write the fitted sets, .json or .safetensors")
-    add("--out", metavar="FILE", help="write id, size and classes of every set, .csv, .parquet or .npz")
+    add(
+        "--out", metavar="FILE", help="write id, size and classes of every set, .csv, .parquet or .npz; a folder of B's"
+    )
     add("--report", metavar="DIR", help="write evaluation.json and report.html of B there")
+    add_engine(parser)
     add("--seed", type=int, default=0, help="of the draws (default: 0)")
 
 
 def run(args: argparse.Namespace) -> int:
     from confide import sets
     from confide.checks import InputError
+    from confide.files import formats
+    from confide.pipeline import sets_of_folder
 
     if (args.fit is None) == (args.load is None):
         raise InputError("give either --fit, predictions to fit on, or --load, sets that were saved")
@@ -53,12 +68,20 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"--fit and --apply must be different files, got {args.fit} twice; hold some samples out")
     if args.apply is None and (args.out or args.report):
         raise InputError("--out and --report are of the samples of --apply; give them")
+    folders = [path for path in (args.fit, args.apply) if path and Path(path).is_dir()]
+    if args.engine and not folders:
+        raise InputError("--engine is of folders of shards, got none; leave it out")
+    if folders and args.scores:
+        raise InputError(
+            f"--scores are of files, got the folder {folders[0]}; write difficulty into a column, and --by it"
+        )
+    work = {path: workers_of(args, path) for path in folders}
     if args.load is not None:
         fitted = sets.load(args.load)
     else:
         fitted = sets.fit(
             args.method,
-            with_difficulty(load_predictions(args.fit), args.scores and args.scores[0]),
+            with_difficulty(load_predictions(args.fit, work=work.get(args.fit)), args.scores and args.scores[0]),
             args.coverage,
             by=args.by,
             bands=args.bands,
@@ -72,11 +95,18 @@ def run(args: argparse.Namespace) -> int:
         fitted.save(args.save)
         written.append(args.save)
     result = None
-    if args.apply:
+    if args.apply in work:
+        name = Path(args.apply).name
+        result = sets_of_folder(fitted, args.apply, args.out, work=work[args.apply], model=name)
+        written += [args.out] * bool(args.out)
+        if args.report:
+            drawn = load_predictions(args.apply, work=work[args.apply])
+            written += write_evaluation(args.report, args.command, drawn, name, sets=(result,))
+    elif args.apply:
         applied_to = with_difficulty(load_predictions(args.apply), args.scores and args.scores[1])
         result = sets.measure(fitted, applied_to, model=Path(args.apply).name.split(".")[0])
         if args.out:
-            write_sets(args.out, fitted, applied_to)
+            formats.write_table(args.out, sets.set_columns(fitted, applied_to))
             written.append(args.out)
         if args.report:
             written += write_evaluation(args.report, args.command, applied_to, result.model, sets=(result,))
@@ -94,20 +124,6 @@ def with_difficulty(predictions: Predictions, scores: str | None) -> Predictions
     from confide.records import Scores
 
     return predictions.with_column("difficulty", Scores.load(scores).of(predictions.ids))
-
-
-def write_sets(path: str, fitted: PredictionSets, predictions: Predictions) -> None:
-    """id, size and the names of the classes, in their order."""
-    import numpy as np
-
-    from confide.files import formats
-
-    names = np.array(predictions.class_names or fitted.class_names or list(map(str, range(fitted.num_classes))))
-    sizes, texts = [], []
-    for _, block in fitted.blocks(predictions):
-        sizes += np.count_nonzero(block, axis=1).tolist()
-        texts += [" | ".join(names[row]) for row in block]
-    formats.write_table(path, {"id": predictions.ids, "size": np.array(sizes), "classes": np.array(texts)})
 
 
 def show(fitted: PredictionSets, result: SetResult | None, written: list[str]) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from confide.pipeline import Workers
     from confide.predictions import Predictions
     from confide.results import Measurement, MetricInfo
     from confide.types import Options
@@ -112,6 +113,30 @@ def print_json(value: Any) -> None:
     print(json.dumps(plain(value), indent=1, ensure_ascii=False, allow_nan=False))
 
 
+# Folders of shards, and who reads them.
+
+ENGINES = ("local", "ray")
+
+
+def add_engine(parser: argparse.ArgumentParser) -> None:
+    """The flags of who reads and writes the shards of a folder."""
+    add = parser.add_argument
+    add("--engine", choices=ENGINES, help="of folders: who works, several processes here or a Ray cluster")
+    add("--workers", type=int, metavar="N", help="with --engine: how many at a time (default: 2)")
+    add("--parts", metavar="DIR", help="with --engine: a folder that all workers see (default: FOLDER-parts beside it)")
+
+
+def workers_of(args: argparse.Namespace, folder: str | Path) -> Workers:
+    """Who works on a folder, by these flags; this process where there are none."""
+    from confide.pipeline import Workers
+
+    if not args.engine:
+        refuse_flags(args, ("workers", "parts"), "without --engine a folder is read by this process")
+    given = Path(folder)
+    parts = Path(args.parts) if args.parts else given.parent / f"{given.name}-parts"
+    return Workers(parts, args.engine, args.workers or 2)
+
+
 # Predictions that a verb is given, and what is doubtful about them.
 
 
@@ -145,7 +170,9 @@ def weights_text(predictions: Predictions) -> str:
     return f", weighted: worth {weights.sum() ** 2 / (weights @ weights):,.0f} of equal weight"
 
 
-def load_predictions(path: str | Path, unit: str | None = None, weights: str | None = None) -> Predictions:
+def load_predictions(
+    path: str | Path, unit: str | None = None, weights: str | None = None, work: Workers | None = None
+) -> Predictions:
     """The predictions of a file, with the columns of what was drawn as one and of the weights, where given.
 
     Of a folder of shards rows are drawn at random, as many as a fit or a test needs, and a line says how many.
@@ -156,7 +183,7 @@ def load_predictions(path: str | Path, unit: str | None = None, weights: str | N
         if Path(path).is_dir():
             from confide.pipeline import sample_folder
 
-            predictions, total = sample_folder(path)
+            predictions, total = sample_folder(path, work=work)
             if len(predictions) < total:
                 print(f"note: {len(predictions):,} of the {total:,} rows of {path}, drawn at random", file=sys.stderr)
         else:

@@ -30,6 +30,9 @@ from confide.records import Provenance
 def arrays(values: Any) -> RawDataset:
     """Arrays in memory: `(inputs, labels)`, `{"inputs": ..., "labels": ..., "ids": ...}`, or one of these per split.
 
+    When: data are in memory: a notebook, a frame, tensors.
+    When not: they do not fit into memory: take parquet or a folder.
+
     Args:
         values: the arrays; tensors, lists and data-frame columns will do.
 
@@ -81,6 +84,9 @@ CLASS_WORDS = ("class_names", "classes", "label_names")
 @DATASETS.add("npz", paper="format: NumPy's npz", takes="path")
 def npz(path: Path, *, inputs: str | None = None, labels: str | None = None) -> RawDataset:
     """Arrays of an npz file by name: inputs, labels, and where there are `ids`, `class_names` and other columns.
+
+    When: arrays saved by NumPy.
+    When not: they do not fit into memory.
 
     Args:
         path: of the file.

@@ -157,6 +157,9 @@ CIFAR10_ARCHIVE = Archive(
 def cifar10(where: Path, *, download: bool = True) -> RawDataset:
     """CIFAR-10, 50,000 / 10,000 colour images of 32 x 32 in 10 classes; ids follow the original order.
 
+    When: small photographs of ten classes, the field's usual test.
+    When not: conclusions shall hold for large images.
+
     Args:
         where: the data folder, or the folder with the files.
         download: fetch the archive when it is not in the data folder.
@@ -197,6 +200,9 @@ CIFAR100_ARCHIVE = Archive(
 def cifar100(where: Path, *, coarse: bool = False, download: bool = True) -> RawDataset:
     """CIFAR-100, 50,000 / 10,000 colour images of 32 x 32 in 100 classes; ids follow the original order.
 
+    When: a hundred classes of small photographs.
+    When not: conclusions shall hold for large images.
+
     Args:
         where: the data folder, or the folder with the files.
         coarse: the 20 superclasses as labels; the other labelling is always kept as a column.
@@ -233,6 +239,9 @@ CLINC150_FILE = "data_full.json"
 @DATASETS.add("clinc150", paper="Larson et al., 2019, arXiv:1909.02027", takes="path")
 def clinc150(path: Path, *, out_of_scope: str = "leave") -> RawDataset:
     """CLINC150, queries of 150 intents and out-of-scope ones, from its JSON file: 15,000 / 3,000 / 4,500 queries.
+
+    When: short texts of many classes, with ones that belong to none.
+    When not: texts are long.
 
     Args:
         path: of data_full.json, or of its folder.
@@ -294,6 +303,9 @@ FASHION_SAMPLE_FILE = Path(__file__).with_name("fashion_sample.npz")
 def fashion_sample(data_folder: Path) -> RawDataset:
     """8,000 / 2,000 / 4,000 images of Fashion-MNIST, 10 classes, with 64-dimensional features; in the package.
 
+    When: a first try without any download: it is in the package.
+    When not: figures shall compare with papers: it is a sample.
+
     Args:
         data_folder: not used; the images are in the package.
 
@@ -325,6 +337,9 @@ MNIST_FILES = {"train": "train", "test": "t10k"}
 @DATASETS.add("mnist", paper="LeCun et al., 1998, doi:10.1109/5.726791", takes="word")
 def mnist(where: Path) -> RawDataset:
     """MNIST, 60,000 / 10,000 grey images of 28 x 28 in 10 classes, from its idx files, in their order.
+
+    When: digits, to compare with old papers.
+    When not: methods are to be told apart: nearly all samples are easy.
 
     Args:
         where: the data folder, or the folder with the files.
@@ -405,6 +420,9 @@ SVHN_FILES = {"train": "train_32x32.mat", "test": "test_32x32.mat"}
 def svhn(where: Path) -> RawDataset:
     """House numbers, 73,257 / 26,032 colour images of 32 x 32 in 10 classes; one of the two files will do.
 
+    When: data from elsewhere for networks of CIFAR.
+    When not: photographs of things are wanted.
+
     Args:
         where: the data folder, or the folder with the files.
 
@@ -459,6 +477,9 @@ def tiny_imagenet(
     """Tiny-ImageNet, 100,000 / 10,000 colour images of 64 x 64 in 200 classes, unpacked in the data folder.
 
     The official validation images are `test` here, since the labels of the official test images are not public.
+
+    When: two hundred classes without a large download.
+    When not: figures of ImageNet are wanted.
 
     Args:
         where: the data folder, or the folder with the files.

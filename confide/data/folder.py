@@ -37,6 +37,9 @@ def folder(
 ) -> RawDataset:
     """Images in one folder per class, with or without train, val and test above; ids are the paths below the folder.
 
+    When: images as files, sorted into folders by class.
+    When not: they are very many small files: parquet reads faster.
+
     Args:
         path: of the folder.
         data_folder: where lists of checked images are kept; `load_dataset` fills it in.
@@ -159,6 +162,9 @@ def _has_images(path: Path) -> bool:
 @DATASETS.add("text_folder", paper="format: one folder of texts per class", takes="path")
 def text_folder(path: Path) -> RawDataset:
     """Texts in one folder per class, a file each, with or without train, val and test above: 20 Newsgroups as it comes.
+
+    When: texts as files, sorted into folders by class.
+    When not: they are in a table: take csv or jsonl.
 
     Args:
         path: of the folder. Files are read as UTF-8, and as Latin-1 where they are not; ids are the paths below it.

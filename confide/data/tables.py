@@ -180,6 +180,7 @@ class TextFormat:
     paper: str
     title: str
     field: str
+    when: str
     example: tuple[str, ...]
     """Lines of a small file."""
 
@@ -188,6 +189,9 @@ class TextFormat:
 
         def read(path: Path, *, inputs: str | None = None, labels: str | None = None) -> RawDataset:
             """{self.title}; a file, or a folder with train, val, test in the names.
+
+            When: {self.when}.
+            When not: columns hold images: take parquet.
 
             Args:
                 path: of the file or folder.
@@ -225,6 +229,7 @@ TEXT_FORMATS = (
         paper="format: comma- or tab-separated values with a header",
         title="Texts and labels from csv or tsv with a header",
         field="column",
+        when="texts in a table",
         example=("text,label", "hello,greeting", "bye,farewell"),
     ),
     TextFormat(
@@ -234,6 +239,7 @@ TEXT_FORMATS = (
         paper="format: one JSON object per line",
         title="Texts and labels from JSON lines",
         field="key",
+        when="texts with other fields, one object a line",
         example=('{"text": "hello", "label": "greeting"}', '{"text": "bye", "label": "farewell"}'),
     ),
 )
@@ -322,6 +328,9 @@ def parquet(
     """Parquet with image bytes, texts or lists of numbers, and labels; a file, or a folder with one or more per split.
 
     Class names come from the files' metadata or from `classes.json` beside them.
+
+    When: large tables of images, texts or numbers, in one or many files.
+    When not: a person shall edit them.
 
     Args:
         path: of the file or folder.
@@ -427,6 +436,9 @@ def hf(
     memory_gb: float = 1.0,
 ) -> RawDataset:
     """Hugging Face datasets, `hf:<name>` or `hf:<folder saved by it>`: images or texts with labels.
+
+    When: a dataset of the hub, or one saved by its library.
+    When not: there is no network access and no saved folder.
 
     Args:
         name: on the hub, or a folder that the library saved.

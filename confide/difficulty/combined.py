@@ -117,6 +117,9 @@ def combined(values: Any, labels: ClassIndices, *, neighbours: int = 50, shrinka
 
     It does not look at a sample's label: an odd label alone does not make a sample hard.
 
+    When: samples have no labels, or labels must not count.
+    When not: labels are suspected: use rmd or the verdicts on labels, which look at them.
+
     Args:
         values: feature rows `n d`; `difficulty.fit` checks them and puts the result into a `FittedDifficulty`.
         labels: their classes, for the Gaussians and the votes.

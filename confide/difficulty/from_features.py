@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from confide.block_sizes import WIDENED_ROWS
 from confide.checks import SEEDS, InputError, check_choice
 from confide.difficulty.base import DIFFICULTY, FitState, need_arrays, need_counts, need_shape
-from confide.numerics.blocks import block_rows, blocks, cache_rows, check_block, matrix_product, working_block
+from confide.numerics.blocks import block_rows, blocks, cache_rows, check_block, working_block
 from confide.numerics.gaussians import (
     Gaussians,
     Projection,
@@ -26,7 +26,7 @@ from confide.numerics.gaussians import (
     moments_of,
     own_distances,
 )
-from confide.numerics.neighbours import UnitRows, distances_to, nearest_centre, unit
+from confide.numerics.neighbours import UnitRows, closest_points, distances_to, nearest_centre, unit
 from confide.registry import Interval
 from confide.types import ClassIndices, Columns, Floats, JsonObject, Options
 
@@ -190,13 +190,17 @@ def _augmented_rows(run: Any, values: Any) -> Any:
     return rows
 
 
-def _gaussian_method(word: str, formula: str, *, paper: str, relative: bool) -> Callable[..., GaussianDifficulty]:
+def _gaussian_method(
+    word: str, formula: str, use: str, *, paper: str, relative: bool
+) -> Callable[..., GaussianDifficulty]:
     """Register `rmd` or `md`: they differ in what is subtracted, and in nothing else."""
 
     def method(
         values: Any, labels: NDArray[np.int64], *, shrinkage: Any = "auto", augmented: Sequence[Any] = ()
     ) -> GaussianDifficulty:
         """{formula}.
+
+        {use}
 
         Args:
             values: feature rows `n d`; `difficulty.fit` checks them and puts the result into a `FittedDifficulty`.
@@ -220,7 +224,7 @@ def _gaussian_method(word: str, formula: str, *, paper: str, relative: bool) -> 
         """
         return fit_gaussian_difficulty(values, labels, shrinkage, augmented, relative=relative)
 
-    method.__doc__ = (method.__doc__ or "").format(word=word, formula=formula)
+    method.__doc__ = (method.__doc__ or "").format(word=word, formula=formula, use=use)
     method.__name__ = method.__qualname__ = word
     corners: tuple[Options, ...] = ({"shrinkage": "ledoit_wolf"}, {"shrinkage": "oas"}, {"shrinkage": 1.0})
     restore = partial(restore_gaussians, relative=relative)
@@ -238,12 +242,18 @@ def _gaussian_method(word: str, formula: str, *, paper: str, relative: bool) -> 
 rmd = _gaussian_method(
     "rmd",
     "Relative Mahalanobis distance, (x - mu_y)' Sigma^-1 (x - mu_y) - (x - mu)' Sigma_all^-1 (x - mu)",
+    """When: features of a pre-trained network and labels are there: wrong labels, hard benchmarks, weights of a loss.
+        When not: there are no labels: take combined.
+
+        Differs from the paper: both distances are positive, so that hard samples are large (see the errata).""",
     paper="Cui et al., 2023; Ren et al., 2021, arXiv:2106.09022",
     relative=True,
 )
 md = _gaussian_method(
     "md",
     "Mahalanobis distance to the own class, (x - mu_y)' Sigma^-1 (x - mu_y)",
+    """When: classes are compact in the features.
+        When not: features vary in directions that have nothing to do with class: take rmd.""",
     paper="Lee et al., 2018, arXiv:1807.03888",
     relative=False,
 )
@@ -299,6 +309,9 @@ def restore_prototypes(numbers: JsonObject, arrays: Columns, notes: tuple[str, .
 )
 def prototype(values: Any, labels: NDArray[np.int64], *, distance: str = "l2") -> Prototypes:
     """Supervised prototype, ||x - mu_y||.
+
+    When: features are few or samples too few for a covariance.
+    When not: columns have different scales.
 
     Args:
         values: feature rows `n d`; `difficulty.fit` checks them and puts the result into a `FittedDifficulty`.
@@ -371,6 +384,9 @@ def kmeans(
 ) -> Centres:
     """Self-supervised prototypes, min_j ||x - c_j|| over k-means centres c_j.
 
+    When: there are neither labels nor a trained network.
+    When not: labels exist: distances to one's own class tell more.
+
     Args:
         values: feature rows `n d`; `difficulty.fit` checks them and puts the result into a `FittedDifficulty`.
         labels: not needed; their number of classes is the default of `k`.
@@ -409,7 +425,10 @@ def kmeans(
 
 
 def _first_centres(values: Any, k: int, draw: np.random.Generator) -> torch.Tensor:
-    """k-means++ on a sample of the rows: far rows are likelier to be the next centre."""
+    """k-means++ on a sample of the rows: far rows are likelier to be the next centre.
+
+    Of many centres a fiftieth is drawn at once, so that they share a pass over the rows.
+    """
     n = int(values.shape[0])
     sample = np.sort(draw.choice(n, size=min(n, max(2048, 8 * k)), replace=False))
     rows = torch.nan_to_num(working_block(values[sample]), posinf=0.0, neginf=0.0)
@@ -417,11 +436,15 @@ def _first_centres(values: Any, k: int, draw: np.random.Generator) -> torch.Tens
     squares = torch.linalg.vecdot(centred, centred)
     chosen = [int(draw.integers(len(rows)))]
     near = torch.full_like(squares, torch.inf)
-    for _ in range(1, k):
-        last = centred[chosen[-1]]
-        near = torch.minimum(near, (squares - 2 * (centred @ last) + last @ last).clamp_min(0))
+    drawn = 1
+    while len(chosen) < k:
+        last = centred[chosen[-drawn:]]
+        apart = squares[:, None] - 2 * (centred @ last.T) + torch.linalg.vecdot(last, last)
+        near = torch.minimum(near, apart.amin(dim=1).clamp_min(0))
         running = near.to(torch.float64).cumsum(dim=0).cpu().numpy()
-        chosen.append(min(int(np.searchsorted(running, draw.random() * running[-1], side="right")), len(rows) - 1))
+        drawn = min(max(1, k // 50), k - len(chosen))
+        places = np.searchsorted(running, draw.random(drawn) * running[-1], side="right")
+        chosen += np.minimum(places, len(rows) - 1).tolist()
     return rows[chosen].clone()
 
 
@@ -442,14 +465,9 @@ class _KMeansState:
     def step(self, values: Any) -> bool:
         """One Lloyd step: assignment by a matrix product per block, means of the assigned rows. Did any row move?"""
         k, dim = self.centres.shape
-        half = self.centres.square().sum(dim=1) / 2
-        across = self.centres.T.contiguous()
         late, moved = _MovedRows(), 0
         for start, block in blocks(values, cache_rows(values, max(dim, k))):
-            table = matrix_product(block, across)
-            table -= half
-            # numpy's argmax is the faster one on a CPU.
-            nearest = table.numpy().argmax(axis=1) if table.device.type == "cpu" else table.argmax(dim=1).cpu().numpy()
+            nearest = closest_points(block, self.centres)
             before = self.assigned[start : start + len(block)]
             changed = np.flatnonzero(nearest != before)
             moved += len(changed)

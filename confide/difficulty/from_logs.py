@@ -28,6 +28,9 @@ def confusion(
 
     The entropy is that of the member mean, not the mean of the members' entropies. The paper's threshold 5 is in bits.
 
+    When: several networks were trained and their outputs logged by epoch.
+    When not: one network is all there is: its entropy is as good against people.
+
     Args:
         log: of a `Recorder`, or what `difficulty.score` makes of probabilities `[member,] epoch n c`.
         base: of the logarithm, "e" or a number; 2 for the paper's bits.
@@ -57,6 +60,10 @@ def entropy(
 ) -> NDArray[np.float64]:
     """Entropy of the prediction, -sum_k p_k log p_k, of the member mean after the last epoch.
 
+    When: a trained network is there and samples have no labels: as near to what people find hard as any single score
+    measured.
+    When not: labels are suspected: it does not look at them.
+
     Args:
         log: of a `Recorder`, or what `difficulty.score` makes of probabilities `[member,] epoch n c`.
         base: of the logarithm, "e" or a number.
@@ -80,6 +87,9 @@ def entropy(
 )
 def loss(log: TrainingLog, *, epochs: Selection = "last", members: Selection = "all") -> NDArray[np.float64]:
     """Cross-entropy of the label, -log p_y, after the last epoch, averaged over members.
+
+    When: labels exist and a trained network that has not seen the samples.
+    When not: the network was trained on the samples: it has learnt them by heart.
 
     Args:
         log: of a `Recorder`, or what `difficulty.score` makes of probabilities `[member,] epoch n c`.
@@ -106,6 +116,9 @@ def loss(log: TrainingLog, *, epochs: Selection = "last", members: Selection = "
 )
 def correctness(log: TrainingLog, *, epochs: Selection = "all", members: Selection = "all") -> NDArray[np.float64]:
     """One minus the share of epochs (and members) in which the label was predicted, 1 - mean 1[argmax p = y].
+
+    When: training logs of the samples are there: forgotten and never learnt ones.
+    When not: samples were not trained on.
 
     Args:
         log: of a `Recorder`, or what `difficulty.score` makes of probabilities `[member,] epoch n c`.

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from confide import dense
 from confide.checks import InputError, did_you_mean
 from confide.evaluation.curves import all_curves
+from confide.evaluation.gallery import map_gallery
 from confide.evaluation.streaming import as_predictions
 from confide.files.columns import WEIGHT_COLUMNS
 from confide.metrics.base import METRICS, MetricSpec, metric_name, note_of, parse_metric, table_words, value_of
@@ -88,13 +90,35 @@ def column_groups(name: str, values: Any) -> SampleGroups:
     array = np.asarray(values)
     if array.dtype == object:
         array = array.astype(np.str_)
-    unique, index = np.unique(array, return_inverse=True)
+    unique, index = distinct(array)
     if len(unique) > MOST_GROUPS:
         raise InputError(
             f"column '{name}' must have at most {MOST_GROUPS} different values to group by, got {len(unique)}; "
             "cut it into ranges first"
         )
     return SampleGroups(name, tuple(str(v) for v in unique), index.reshape(-1).astype(np.intp))
+
+
+COMPARED = 16
+"""So many different words are told apart by comparing all with each: sorting them takes far longer."""
+
+
+def distinct(array: NDArray[Any]) -> tuple[NDArray[Any], Indices]:
+    """The different values in rising order, and which of them every value is."""
+    if array.dtype.kind == "U":
+        left, place = np.arange(len(array)), np.zeros(len(array), dtype=np.intp)
+        words: list[str] = []
+        while len(left) and len(words) < COMPARED:
+            rest = array[left]
+            same = rest == rest[0]
+            place[left[same]] = len(words)
+            words.append(str(rest[0]))
+            left = left[~same]
+        if not len(left):
+            order = np.argsort(words)
+            return np.array(words, dtype=array.dtype)[order], np.argsort(order)[place]
+    unique, index = np.unique(array, return_inverse=True)
+    return unique, index.reshape(-1)
 
 
 def groupings(predictions: Predictions, by: Any, difficulty: Floats | None) -> list[SampleGroups]:
@@ -176,8 +200,9 @@ def group_rows(base: MetricSamples, grouping: SampleGroups, tag: ModelStage, how
         request, values = MetricRequest(METRICS.get(word), {}), per_sample(base, word)
         sums = np.bincount(index, values if design.weights is None else values * design.weights, minlength=len(sizes))
         means = sums / np.where(total > 0, total, 1.0)
-        apart = values - means[index]
-        squares = np.bincount(index, apart**2, minlength=len(sizes))
+        if how is not None:
+            apart = values - means[index]
+            squares = np.bincount(index, apart**2, minlength=len(sizes))
         for group in np.flatnonzero(sizes).tolist():
             value, size, bounds = float(means[group]), int(sizes[group]), None
             if how is not None:
@@ -518,6 +543,7 @@ def evaluate(
         curves=tuple(replace(curve, model=model, stage=stage, split=predictions.split) for curve in curves),
         about=known.over(about or About()).over(about_predictions(predictions, scores, seed)),
         warnings=label_doubts(predictions),
+        samples=map_gallery(predictions) if dense.are_pixels(predictions) else (),
     )
 
 

@@ -10,8 +10,8 @@ shards are merged in the order of the shards, so that it does not matter who mad
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from confide.block_sizes import SHARD_ROWS
 from confide.checks import InputError
-from confide.evaluation.evaluate import evaluate
+from confide.evaluation.evaluate import MOST_GROUPS, available_words, evaluate, groupings
 from confide.evaluation.streaming import from_folder, shard_predictions
 from confide.facts import ClassTable, Facts
 from confide.files import formats
@@ -34,6 +35,8 @@ FACTS = ("nll", "brier", "entropy")
 """Facts whose sums are kept beside those of the confidence."""
 FINE, COARSE = 16, 7
 """Cells of an octave of 1 - confidence, as powers of two: of values, and of what every unit adds to them."""
+OCTAVES = 53
+"""Of 1 - confidence that float64 tells apart; what is smaller is one cell."""
 PARTS = 64
 """Parts that rows drawn apart are dealt to."""
 PART = "part"
@@ -41,92 +44,198 @@ BINS = 15
 MOST_BUFFERED = 1 << 20
 
 
+def cells_of(sure: Floats, bins: Indices, bits: int) -> Indices:
+    """The cell of every confidence: so many powers of two an octave of doubt, cut at the edges of the bins too."""
+    doubt = (1.0 - sure).astype(np.float32).view(np.int32) >> (23 - bits)
+    cell = np.maximum(doubt.astype(np.intp) - ((127 - OCTAVES) << bits) + 1, 0)
+    return np.asarray(cell + (BINS - 1 - bins))  # both rise with the doubt, so that no two cells get one number
+
+
+def cell_count(bits: int) -> int:
+    """How many numbers `cells_of` has."""
+    return (OCTAVES << bits) + 2 + BINS
+
+
 @dataclass
 class CellTable:
-    """Sums by cell: keys in rising order, and a row of count, confidence and facts for each."""
+    """Sums by cell: keys in rising order, and a row of count, confidence and facts for each.
 
-    keys: NDArray[np.int64]
+    A table of a known `span` of keys becomes an array of all of them once it has seen many rows: adding to it needs no
+    sorting then.
+    """
+
+    keys: Indices
     sums: Floats
-    waiting: list[tuple[NDArray[np.int64], Floats]] = field(default_factory=list)
+    span: int = 0
+    rows: int = 0
+    waiting: list[tuple[Indices, Floats]] = field(default_factory=list)
+    every: Floats | None = None
 
     @classmethod
-    def empty(cls, width: int) -> CellTable:
+    def empty(cls, width: int, span: int = 0) -> CellTable:
         """No cell yet."""
-        return cls(np.zeros(0, dtype=np.int64), np.zeros((0, width)))
+        return cls(np.zeros(0, dtype=np.intp), np.zeros((0, width)), span)
 
-    def add(self, keys: NDArray[np.int64], values: Floats) -> None:
-        """Rows of values, summed by key."""
-        unique, place = np.unique(keys, return_inverse=True)
-        columns = [np.bincount(place.reshape(-1), column, len(unique)) for column in values.T]
-        sums = np.stack(columns, axis=1).astype(np.float64)
-        self.waiting.append((unique, sums))
+    def add(self, keys: Indices, values: Floats) -> None:
+        """Rows of values, `width n`, summed by key."""
+        self.rows += len(keys)
+        if self.every is None and 8 * self.rows > self.span > 0:
+            self.settle()
+            self.every = np.zeros((len(values), self.span))
+            self.every[:, self.keys] = self.sums.T
+        if self.every is not None:
+            for total, column in zip(self.every, values, strict=True):
+                np.add.at(total, keys, column)
+            return
+        self.waiting.append(sums_by_key(keys, values))
         if sum(len(own) for own, _ in self.waiting) > MOST_BUFFERED + len(self.keys):
             self.settle()
 
     def settle(self) -> CellTable:
-        """All that waits, in one table; summed in the order in which it came."""
-        if self.waiting:
+        """All that was added, as keys and sums, in the order in which it came."""
+        if self.every is not None:
+            self.keys = np.flatnonzero(self.every[0])
+            self.sums = self.every.T[self.keys]
+        elif self.waiting:
             parts = [(self.keys, self.sums), *self.waiting]
             self.waiting = []
             keys = np.concatenate([own for own, _ in parts])
-            values = np.concatenate([own for _, own in parts])
-            self.keys, place = np.unique(keys, return_inverse=True)
-            self.sums = np.zeros((len(self.keys), values.shape[1]))
-            np.add.at(self.sums, place.reshape(-1), values)
+            self.keys, self.sums = sums_by_key(keys, np.concatenate([own for _, own in parts]).T)
         return self
+
+
+def sums_by_key(keys: Indices, values: Floats) -> tuple[Indices, Floats]:
+    """The different keys in rising order, and the sums of the values, `width n`, of each; by counting if they are near.
+
+    Returns:
+        Keys, and `keys width` sums.
+    """
+    low, high = (int(keys.min()), int(keys.max())) if len(keys) else (0, 0)
+    if high - low < 4 * len(keys):
+        place, size = keys - low, high - low + 1
+        there = np.flatnonzero(np.bincount(place, minlength=size))
+        columns = [np.bincount(place, column, size)[there] for column in values]
+        return there + low, np.stack(columns, axis=1)
+    unique, place = np.unique(keys, return_inverse=True)
+    return unique, np.stack([np.bincount(place.reshape(-1), column, len(unique)) for column in values], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class CountedRows:
+    """What a sketch adds up of some rows: their cells, their units, and the values, `width n`, that are summed."""
+
+    fine: Indices
+    coarse: Indices
+    values: Floats
+    units: Indices
+
+    def take(self, rows: Indices) -> CountedRows:
+        """Some of the rows."""
+        return CountedRows(self.fine[rows], self.coarse[rows], self.values[:, rows], self.units[rows])
+
+
+@dataclass(frozen=True)
+class SketchKind:
+    """What all shards of a sketch have alike; `names` are those of the facts that are summed."""
+
+    num_classes: int = 0
+    names: tuple[str, ...] = ()
+    unit: str | None = None
+    split: str | None = None
+    class_names: tuple[str, ...] | None = None
+    from_probabilities: bool = False
+
+    @classmethod
+    def of(cls, shard: Predictions) -> SketchKind:
+        """The kind of a shard."""
+        names = tuple(name for name in FACTS if getattr(shard.facts, name) is not None)
+        classes = shard.outputs.num_classes or 0
+        return cls(classes, names, shard.unit, shard.split, shard.class_names, shard.from_probabilities)
 
 
 @dataclass
 class Sketch:
-    """Counts of samples by confidence and correctness, and by unit; `merge` adds those of other shards."""
+    """Counts of samples by confidence and correctness, and by unit; `merge` adds those of other shards.
 
-    num_classes: int = 0
-    names: tuple[str, ...] = ()
-    """Of the facts that are summed."""
-    unit: str | None = None
+    `by` names columns whose every value is a group with a sketch of its own.
+    """
+
+    kind: SketchKind = field(default_factory=SketchKind)
     units: dict[str, int] = field(default_factory=dict)
     rows: int = 0
-    split: str | None = None
-    class_names: tuple[str, ...] | None = None
-    from_probabilities: bool = False
+    by: tuple[str, ...] = ()
+    groups: dict[str, Sketch] = field(default_factory=dict)
     fine: CellTable = field(default_factory=lambda: CellTable.empty(0))
     coarse: CellTable = field(default_factory=lambda: CellTable.empty(0))
     classes: ClassTable | None = None
 
     def add(self, shard: Predictions) -> Sketch:
-        """Count the samples of one more shard."""
-        if not len(shard):
-            return self
-        facts = shard.facts
-        right = facts.correct.cpu().numpy()
+        """Count the samples of one more shard, in parts that stay in the cache."""
+        for first in range(0, len(shard), SHARD_ROWS):
+            whole = len(shard) <= SHARD_ROWS
+            self._add_part(shard if whole else shard.take(np.arange(first, min(first + SHARD_ROWS, len(shard)))))
+        return self
+
+    def _add_part(self, shard: Predictions) -> None:
         if shard.relative_weights is not None:
-            raise InputError("a sketch counts samples alike, but these have weights; evaluate them with exact=True")
-        if not self.rows:
-            self.names = tuple(name for name in FACTS if getattr(facts, name) is not None)
-            self.num_classes, self.unit = shard.num_classes, shard.unit
-            self.split, self.class_names = shard.split, shard.class_names
-            self.from_probabilities = shard.from_probabilities
-            self.fine, self.coarse = (CellTable.empty(2 + len(self.names)) for _ in range(2))
-        elif (shard.unit, shard.split, shard.class_names) != (self.unit, self.split, self.class_names):
-            raise InputError("all shards must have one split, one unit and the same classes; check the last one")
-        sure = facts.sureness()
-        vectors = [facts.need(name).double().cpu().numpy() for name in self.names]
-        values = np.stack([np.ones(len(sure)), sure, *vectors], axis=1)
-        cell = (width_bin_of(sure.copy(), BINS).astype(np.int64) << 34) | right
-        doubt = (1.0 - sure).astype(np.float32).view(np.int32).astype(np.int64)
-        self.fine.add(cell | (doubt >> (23 - FINE)) << 1, values)
-        self.coarse.add(cell | (doubt >> (23 - COARSE)) << 1 | self._unit_of(shard).astype(np.int64) << 39, values)
-        self.rows += len(sure)
-        if shard.outputs.all_classes:
+            raise InputError("a sketch counts samples alike, but these have weights; evaluate them without --sketch")
+        if shard.outputs.all_classes:  # the same pass gives the facts
             table = shard.class_table()
             self.classes = table if self.classes is None else self.classes + table
-        return self
+        facts = shard.facts
+        right = facts.correct.cpu().numpy().astype(np.intp)
+        self._begin(SketchKind.of(shard))
+        if shard.is_multilabel and "label" not in self.by:
+            self.by = (*self.by, "label")
+        sure = facts.sureness()
+        vectors = [facts.need(name).double().cpu().numpy() for name in self.kind.names]
+        bins = width_bin_of(sure.copy(), BINS)
+        fine, coarse = (cells_of(sure, bins, bits) << 1 | right for bits in (FINE, COARSE))
+        counted = CountedRows(fine, coarse, np.stack([np.ones(len(sure)), sure, *vectors]), self._unit_of(shard))
+        self._count(counted)
+        for word in self.by:
+            grouping = groupings(shard, word, None)[0]
+            for group in np.flatnonzero(grouping.sizes):
+                own = self._group(grouping.label(int(group)), word)
+                own._count(counted.take(np.flatnonzero(grouping.index == group)))
+
+    def _begin(self, kind: SketchKind) -> None:
+        """Be of that kind, or stay of it."""
+        if self.rows or self.fine.span:
+            if kind != self.kind:
+                raise InputError("all shards must have one split, one unit and the same classes; check the last one")
+            return
+        self.kind = kind
+        width, parts = 2 + len(kind.names), PARTS if kind.unit is None else 0
+        self.fine = CellTable.empty(width, 2 * cell_count(FINE))
+        self.coarse = CellTable.empty(width, 2 * cell_count(COARSE) * parts)
+
+    def _group(self, name: str, word: str) -> Sketch:
+        """The sketch of a group, whose units are those of the whole."""
+        if name not in self.groups:
+            known = sum(other.startswith(f"{word}=") for other in self.groups)
+            if known >= MOST_GROUPS:
+                raise InputError(
+                    f"column '{word}' must have at most {MOST_GROUPS} different values to group by, got more; "
+                    "cut it into ranges first"
+                )
+            self.groups[name] = own = Sketch(units=self.units)
+            own._begin(self.kind)
+        return self.groups[name]
+
+    def _count(self, counted: CountedRows) -> None:
+        self.fine.add(counted.fine, counted.values)
+        self.coarse.add(counted.coarse + counted.units * (2 * cell_count(COARSE)), counted.values)
+        self.rows += len(counted.fine)
 
     def _unit_of(self, shard: Predictions) -> Indices:
         """The unit of every row; rows drawn apart are dealt to parts."""
         if shard.unit is None:
             return (np.arange(len(shard)) + self.rows) % PARTS
-        names, place = np.unique(shard.columns[shard.unit].astype(np.str_), return_inverse=True)
+        column = shard.columns[shard.unit]
+        if (column[:1] == column).all():  # the pixels of one image
+            return np.full(len(column), self.units.setdefault(str(column[0]), len(self.units)))
+        names, place = np.unique(column.astype(np.str_), return_inverse=True)
         numbers = [self.units.setdefault(str(name), len(self.units)) for name in names]
         return np.array(numbers, dtype=np.intp)[place.reshape(-1)]
 
@@ -134,82 +243,85 @@ class Sketch:
         """Add the counts of another sketch."""
         if not other.rows:
             return self
-        if not self.rows:
-            vars(self).update(vars(other))
-            return self
-        mine = (self.num_classes, self.names, self.unit, self.split, self.class_names)
-        if mine != (other.num_classes, other.names, other.unit, other.split, other.class_names):
-            raise InputError("all shards must have one split, one unit and the same classes; check the last one")
-        keys = other.coarse.settle().keys
-        if self.unit is not None:
-            renamed = [self.units.setdefault(name, len(self.units)) for name in other.units]
-            keys = keys & ((1 << 39) - 1) | np.array(renamed, dtype=np.int64)[keys >> 39] << 39
-        self.fine.waiting.append((other.fine.settle().keys, other.fine.sums))
-        self.coarse.waiting.append((keys, other.coarse.sums))
-        self.fine.settle()
-        self.coarse.settle()
-        self.rows += other.rows
-        if self.classes is not None and other.classes is not None:
-            self.classes = self.classes + other.classes
+        if self.rows and self.by != other.by:
+            raise InputError(f"all sketches must be by the same columns, got {other.by} after {self.by}; make it again")
+        self._begin(other.kind)
+        self.by = other.by
+        renamed = np.array([self.units.setdefault(name, len(self.units)) for name in other.units], dtype=np.intp)
+        self._add_cells(other, renamed)
+        for name, group in other.groups.items():
+            self._group(name, name.split("=", 1)[0])._add_cells(group, renamed)
+        if other.classes is not None:
+            self.classes = other.classes if self.classes is None else self.classes + other.classes
         return self
+
+    def _add_cells(self, other: Sketch, renamed: Indices) -> None:
+        """The cells of another sketch, whose units have these numbers here."""
+        self.fine.add(other.fine.settle().keys, other.fine.sums.T)
+        keys, width = other.coarse.settle().keys, 2 * cell_count(COARSE)
+        if self.kind.unit is not None:
+            keys = keys % width + renamed[keys // width] * width
+        self.coarse.add(keys, other.coarse.sums.T)
+        self.rows += other.rows
 
     def record(self, table: CellTable) -> Predictions:
         """The cells as weighted samples: a row a cell, with the means of its facts."""
         keys, sums = table.settle().keys, table.sums
         count = sums[:, 0]
-        means = dict(zip(("confidence", *self.names), (torch.from_numpy(c / count) for c in sums.T[1:]), strict=True))
+        # Right and wrong rows of a cell get one confidence: they are tied, and its sums stay what they are.
+        starts = np.flatnonzero(np.diff(keys >> 1, prepend=-1))
+        both = np.add.reduceat(sums[:, :2], starts, axis=0)
+        confidence = np.repeat(both[:, 1] / both[:, 0], np.diff(starts, append=len(keys)))
+        means = {name: torch.from_numpy(total / count) for name, total in zip(self.kind.names, sums.T[2:], strict=True)}
+        means["confidence"] = torch.from_numpy(confidence)
         facts = Facts(right=torch.from_numpy((keys & 1).astype(bool)), **means)
         return Predictions.from_facts(
             facts,
             None,
-            self.num_classes,
+            self.kind.num_classes,
             self.classes,
-            from_probabilities=self.from_probabilities,
-            split=self.split,
-            class_names=self.class_names,
+            from_probabilities=self.kind.from_probabilities,
+            split=self.kind.split,
+            class_names=self.kind.class_names,
             weights=count,
-            columns={PART: keys >> 39},
+            columns={PART: keys // (2 * cell_count(COARSE))},
             unit=PART,
         )
 
-    def ranking_bounds(self) -> dict[str, float]:
-        """How far AUROC and AURC can lie from those of all rows, which the cells take for tied."""
-        keys, sums = self.fine.settle().keys, self.fine.sums
-        cell, place = np.unique(keys >> 1, return_inverse=True)
-        both = np.stack([np.bincount(place.reshape(-1), sums[:, 0] * (keys & 1 == side), len(cell)) for side in (1, 0)])
-        right, wrong = both / self.rows
-        doubt = np.bincount(place.reshape(-1), sums[:, 1], len(cell)) / both.sum(axis=0)
-        order = np.argsort(-doubt)
-        right, wrong = right[order], wrong[order]
-        pairs = max(float(right.sum() * wrong.sum()), 1e-300)
-        before = np.cumsum(right + wrong) - (right + wrong)
-        first = np.where(before > 0, before, right + wrong)
-        area = float(((right + wrong) * np.minimum(right, wrong) / first).sum())
-        return {"auroc": float(right @ wrong) / 2 / pairs, "aurc": area}
+    def ranking_limits(self, words: Sequence[str]) -> dict[str, tuple[float, float]]:
+        """The values of ranking metrics if the right rows of every cell came first, and if they came last.
+
+        No order of the rows within their cells gives a value beyond these two: all that these metrics ask of two
+        neighbours is which one comes first, and a right one in front of a wrong one never makes any of them worse.
+        """
+        if not words:
+            return {}
+        keys = self.fine.settle().keys
+        cell, right = keys >> 1, keys & 1
+        orders = {"first": right - 2.0 * cell, "last": -right - 2.0 * cell}
+        both = evaluate(self.record(self.fine).replace(unit=None), list(words), False, score=orders)
+        values = {(m.metric, m.score): m.value for m in both.measurements if m.group is None}
+        return {word: (values[word, "first"], values[word, "last"]) for word in words}
 
     def save(self, path: str | Path) -> None:
         """Write as npz, atomically."""
-        columns = {name: getattr(table, part) for name, table, part in self._tables()}
+        columns = self._columns("")
+        for k, group in enumerate(self.groups.values()):
+            columns |= group._columns(f"group{k}_")
         if self.classes is not None:
             columns |= {f"classes_{name}": values for name, values in vars(self.classes).items() if values is not None}
         about = {
-            "num_classes": self.num_classes,
-            "names": self.names,
-            "unit": self.unit,
+            "kind": asdict(self.kind),
             "units": list(self.units),
             "rows": self.rows,
-            "split": self.split,
-            "class_names": self.class_names,
-            "from_probabilities": self.from_probabilities,
+            "by": self.by,
+            "groups": {name: group.rows for name, group in self.groups.items()},
         }
         formats.write_table(path, columns, {"sketch": formats.json_text(about)})
 
-    def _tables(self) -> list[tuple[str, CellTable, str]]:
-        return [
-            (f"{name}_{part}", getattr(self, name).settle(), part)
-            for name in ("fine", "coarse")
-            for part in ("keys", "sums")
-        ]
+    def _columns(self, first: str) -> dict[str, NDArray[Any]]:
+        tables = {name: getattr(self, name).settle() for name in ("fine", "coarse")}
+        return {f"{first}{name}_{part}": getattr(tables[name], part) for name in tables for part in ("keys", "sums")}
 
     @classmethod
     def load(cls, path: str | Path) -> Sketch:
@@ -218,21 +330,32 @@ class Sketch:
         about = formats.parse_json(metadata.get("sketch", "null"), path)
         if not isinstance(about, dict):
             raise InputError(f"{path} must be a sketch, got another file; make it again")
-        fine, coarse = (CellTable(columns[f"{n}_keys"], columns[f"{n}_sums"]) for n in ("fine", "coarse"))
+
+        named = about["kind"].pop("class_names")
+        names = tuple(about["kind"].pop("names"))
+        kind = SketchKind(**about["kind"], names=names, class_names=None if named is None else tuple(named))
+        units = {name: k for k, name in enumerate(about["units"])}
+
+        def part(first: str, rows: int) -> Sketch:
+            names = [f"{first}{table}" for table in ("fine", "coarse")]
+            fine, coarse = (CellTable(columns[f"{name}_keys"], columns[f"{name}_sums"]) for name in names)
+            return cls(kind, units, rows, fine=fine, coarse=coarse)
+
+        sketch = part("", about["rows"])
+        sizes = about["groups"].items()
+        sketch.groups = {name: part(f"group{k}_", rows) for k, (name, rows) in enumerate(sizes)}
         sums = {k.removeprefix("classes_"): v for k, v in columns.items() if k.startswith("classes_")}
-        units = {name: k for k, name in enumerate(about.pop("units"))}
-        names, class_names = tuple(about.pop("names")), about.pop("class_names")
-        classes = ClassTable(**sums) if sums else None
-        named = None if class_names is None else tuple(class_names)
-        return cls(**about, names=names, units=units, class_names=named, fine=fine, coarse=coarse, classes=classes)
+        sketch.by, sketch.classes = tuple(about["by"]), ClassTable(**sums) if sums else None
+        return sketch
 
 
-def sketch_of(source: Any, split: str | None = None) -> Sketch:
+def sketch_of(source: Any, split: str | None = None, by: str | Sequence[str] = ()) -> Sketch:
     """The sketch of a record, a file, a folder of shards, or an iterator of these.
 
     Args:
         source: what `evaluate` takes.
         split: overrides the split that files name.
+        by: columns, "class" or "predicted", whose every value is counted apart too.
 
     Returns:
         A `Sketch`; `merge` adds others.
@@ -245,15 +368,16 @@ def sketch_of(source: Any, split: str | None = None) -> Sketch:
         >>> sketch.rows
         2
     """
+    words = (by,) if isinstance(by, str) else tuple(by)
     if isinstance(source, Predictions):
-        return Sketch().add(source)
+        return Sketch(by=words).add(source)
     shards: Iterable[Predictions]
     if isinstance(source, (str, Path)):
         path = Path(source)
         shards = from_folder(path, split) if path.is_dir() else [Predictions.load(path, split)]
     else:
         shards = map(shard_predictions, source)
-    sketch = Sketch()
+    sketch = Sketch(by=words)
     for shard in shards:
         sketch.add(shard)
     if not sketch.rows:
@@ -266,6 +390,7 @@ def evaluate_sketch(
     metrics: str | Sequence[str] = "core",
     intervals: bool = True,
     *,
+    rankings: Mapping[str, float] | None = None,
     model: str = "model",
     seed: int = 0,
     title: str | None = None,
@@ -277,6 +402,7 @@ def evaluate_sketch(
         sketch: of all samples.
         metrics: "core", "all", or a list of words; those that need all rows are named as missing.
         intervals: with 95 % intervals and the calibration test.
+        rankings: values of ranking metrics that are known exactly, by word, in place of those of the cells.
         model: the model's name in every row.
         seed: of what is drawn.
         title: of the report.
@@ -291,23 +417,38 @@ def evaluate_sketch(
         >>> round(evaluation.value("accuracy"), 3)
         0.667
     """
-    called = "pixels" if sketch.unit == "image" else "samples"
+    called = "pixels" if sketch.kind.unit == "image" else "samples"
     known = About(title=title, unit=called).over(about or About())
     options: Options = {"model": model, "seed": seed, "score": "msp", "about": known}
     whole = evaluate(sketch.record(sketch.fine).replace(unit=None), metrics, False, **options)
-    bounds, note = sketch.ranking_bounds(), {}
-    for m in whole.measurements:
-        kind = parse_metric(m.metric)[0].spec.info.kind
-        if kind == "ranking":
-            limit = bounds.get(m.metric)
-            note[m.metric] = "from cells" if limit is None else f"from cells, within {limit:.1e} of all rows"
-    rows = [replace(m, n=sketch.rows, note=note.get(m.metric)) for m in whole.measurements]
-    if intervals:
-        words = [m.metric for m in rows]
-        by_unit = evaluate(sketch.record(sketch.coarse), words, True, **options)
-        rows = [with_interval(m, by_unit) for m in rows]
+    rows = sketch_rows(sketch, whole, intervals, rankings or {}, options)
+    words = [m.metric for m in whole.measurements]
+    for name, group in sketch.groups.items():
+        record = group.record(group.fine).replace(unit=None)
+        shown = [word for word in words if word in available_words("all", record)]
+        of_group = sketch_rows(group, evaluate(record, shown, False, **options), intervals, {}, options)
+        rows += [replace(m, group=name) for m in of_group]
     counted = replace(whole.about, weighted_by=None, effective_samples=None)
     return replace(whole, measurements=tuple(rows), about=counted)
+
+
+def sketch_rows(
+    sketch: Sketch, values: Evaluation, intervals: bool, rankings: Mapping[str, float], options: Options
+) -> list[Measurement]:
+    """The measurements of the cells with their intervals, and of rankings how far all rows can lie from them."""
+    words = [m.metric for m in values.measurements if parse_metric(m.metric)[0].spec.info.kind == "ranking"]
+    limits = sketch.ranking_limits([word for word in words if word not in rankings])
+    rows = []
+    for m in values.measurements:
+        note = None
+        if m.metric in limits:
+            off = max(abs(limit - m.value) for limit in limits[m.metric])
+            note = f"from cells, within {off:.1e} of all rows"
+        rows.append(replace(m, n=sketch.rows, value=rankings.get(m.metric, m.value), note=note))
+    if not intervals:
+        return rows
+    by_unit = evaluate(sketch.record(sketch.coarse), [m.metric for m in rows], True, **options)
+    return [with_interval(m, by_unit) for m in rows]
 
 
 def with_interval(row: Measurement, by_unit: Evaluation) -> Measurement:

@@ -58,7 +58,8 @@ class TagMarks:
 
     def counts(self, fits: Flags) -> dict[str, int]:
         """How many of these rows are tagged in which way."""
-        counts = np.bincount(self.kinds[fits & (self.kinds >= 0)], minlength=len(TAG_KINDS))
+        tagged = self.rows()
+        counts = np.bincount(self.kinds[tagged[fits[tagged]]], minlength=len(TAG_KINDS))
         return {kind: int(count) for kind, count in zip(TAG_KINDS, counts, strict=True) if count}
 
     def follow(self) -> None:

@@ -11,7 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -22,10 +22,11 @@ from confide.explorer.layout import RAW, Layout
 from confide.explorer.marks import TagMarks
 from confide.explorer.samples import Column, SampleTable, model_table, number_column
 from confide.explorer.tags import TAG_KINDS
-from confide.types import Flags, Floats
+from confide.types import Flags, Floats, Indices
 
 # The samples in DuckDB: one table, one more for every model and stage that was looked at, and one of tags.
 
+Value = TypeVar("Value")
 MODEL_NUMBERS = {"confidence": "Confidence", "trust": "Trust", "loss": "Loss", "changes": "Changes of mind"}
 
 
@@ -53,6 +54,7 @@ class SampleDatabase:
         self._model_stages: dict[tuple[str, str], StageTable] = {}
         self._numbers: dict[tuple[str, str], Floats] = {}
         self._codes: dict[tuple[str, str], NDArray[Any]] = {}
+        self._derived: dict[tuple[str, ...], Any] = {}
         self._store("samples", samples.table)
 
     def _store(self, name: str, content: pa.Table) -> None:
@@ -155,6 +157,16 @@ class SampleDatabase:
             codes = codes + 1
             self._codes[key] = codes.astype(np.min_scalar_type(int(codes.max(initial=0))))
         return self._codes[key]
+
+    def totals(self, column: Column) -> NDArray[np.intp]:
+        """How many of all rows have each code."""
+        return self.derived(("totals", column.table, column.sql), lambda: np.bincount(self.codes(column)))
+
+    def derived(self, key: tuple[str, ...], compute: Callable[[], Value]) -> Value:
+        """What follows from the columns alone, computed once."""
+        if key not in self._derived:
+            self._derived[key] = compute()
+        return cast(Value, self._derived[key])
 
     def containing(self, column: str, text: str) -> Flags:
         """Which rows have this text in a column of words."""
@@ -371,7 +383,11 @@ MAX_LISTED_CLASSES = 12
 """Classes listed at once; the rest is found by typing."""
 MAX_LISTED_VALUES = 40
 MAX_REMEMBERED = 16
-"""Orders of rows that are kept."""
+"""Orders and lists of rows that are kept."""
+FIRST_ROWS = 2000
+"""Rows that are looked for alone; who scrolls further gets the whole order."""
+FEW = 64
+"""One row in so many, or fewer, are sorted by themselves."""
 MAX_FLAGS = 64
 """Filters whose rows are kept, a byte a row each."""
 MAX_SUMMARIES = 256
@@ -412,6 +428,21 @@ class QuerySummary:
 
 
 @dataclass(frozen=True)
+class RowSet:
+    """Rows as a list of them, or of all others where these are fewer: at most half of the rows are counted."""
+
+    rows: Indices
+    inverted: bool
+    size: int
+
+    @classmethod
+    def of(cls, fits: Flags) -> RowSet:
+        size = int(np.count_nonzero(fits))
+        inverted = 2 * size > len(fits)
+        return cls(np.flatnonzero(~fits if inverted else fits), inverted, size)
+
+
+@dataclass(frozen=True)
 class _Spread:
     """How many rows fit, and their counts by column."""
 
@@ -440,23 +471,56 @@ class QueryRunner:
         self._lock = threading.Lock()
         self._whole: OrderedDict[tuple[Any, ...], Order] = OrderedDict()
         self._chosen: OrderedDict[tuple[Any, ...], tuple[int, Order]] = OrderedDict()
+        self._sets: OrderedDict[tuple[Any, ...], RowSet] = OrderedDict()
         self._flags: OrderedDict[tuple[Any, ...], Flags] = OrderedDict()
         self._spreads: OrderedDict[tuple[Any, ...], _Spread] = OrderedDict()
 
     def order(self, query: Query) -> Order:
         """The rows that fit, in order."""
-        key, version = query.key, self.marks.version
+        remembered = self._remembered_order(query)
+        if remembered is not None:
+            return remembered
+        version = self.marks.version
+        rows = self._sorted(query) if not query.filters else self._ordered(query, self.fits(query))
         with self._lock:
-            remembered = self._chosen.get(key)
-            if remembered is not None and (not query.depends_on_tags or remembered[0] == version):
-                self._chosen.move_to_end(key)
-                return remembered[1]
-        rows = self._sorted(query)
-        if query.filters:
-            rows = rows[self.fits(query)[rows]]
-        with self._lock:
-            _remember(self._chosen, key, (version, rows), MAX_REMEMBERED)
+            _remember(self._chosen, query.key, (version, rows), MAX_REMEMBERED)
         return rows
+
+    def _remembered_order(self, query: Query) -> Order | None:
+        with self._lock:
+            remembered = self._chosen.get(query.key)
+            if remembered is None or (query.depends_on_tags and remembered[0] != self.marks.version):
+                return None
+            self._chosen.move_to_end(query.key)
+            return remembered[1]
+
+    def _ordered(self, query: Query, fits: Flags) -> Order:
+        if np.count_nonzero(fits) * FEW <= len(fits):
+            rows = np.flatnonzero(fits)
+            return rows.take(self._sorting(query, rows)).astype(np.int32)
+        whole = self._sorted(query)
+        # Taking by index is several times as quick as by flag.
+        return whole.take(np.flatnonzero(fits.take(whole)))
+
+    def page(self, query: Query, start: int, count: int) -> tuple[Order, int]:
+        """A slice of the rows that fit, in order, and how many fit; the first are found without ordering the rest."""
+        order, end = self._remembered_order(query), start + count
+        if order is None and query.filters and end <= FIRST_ROWS:
+            fits = self.fits(query)
+            size = int(np.count_nonzero(fits))
+            if size * FEW > len(fits):
+                return self._first(query, fits, min(end, size))[start:], size
+        order = self.order(query) if order is None else order
+        return order[start:end], len(order)
+
+    def _first(self, query: Query, fits: Flags, count: int) -> Order:
+        """The first rows that fit, of at least as many."""
+        whole, found, number, at = self._sorted(query), [], 0, 0
+        while number < count:
+            block = whole[at : at + FIRST_ROWS * FEW // 8]
+            found.append(block.take(np.flatnonzero(fits.take(block))))
+            number, at = number + len(found[-1]), at + len(block)
+        return np.concatenate(found or [whole[:0]])[:count]
 
     def place(self, query: Query, row: int) -> tuple[int | None, int]:
         """The position of a row among those that fit, or None; and how many of those stand before it."""
@@ -476,21 +540,42 @@ class QueryRunner:
         with self._lock:
             if key in self._whole:
                 return self._whole[key]
-        order = np.arange(self.database.num_rows, dtype=np.int32)
-        if column is not None:
-            values = self.database.values(column)
-            # What is missing comes last, either way.
-            order = np.argsort(-values if query.descending else values, kind="stable").astype(np.int32)
+        order = self._sorting(query).astype(np.int32)
         with self._lock:
             _remember(self._whole, key, order, MAX_REMEMBERED)
         return order
+
+    def _sorting(self, query: Query, rows: Indices | None = None) -> Indices:
+        """The places of some rows (of all) in their order."""
+        column = query.columns.get(query.sort)
+        if column is None:
+            return np.arange(self.database.num_rows if rows is None else len(rows))
+        values = self.database.values(column)
+        values = values if rows is None else values.take(rows)
+        # What is missing comes last, either way.
+        return np.argsort(-values if query.descending else values, kind="stable")
 
     def fits(self, query: Query, without: Iterable[str] = ()) -> Flags:
         """Which rows fit all filters but those on the keys left out."""
         flags = [self._flags_of(f) for f in query.without(without).filters]
         if not flags:
             return np.ones(self.database.num_rows, dtype=bool)
-        return np.logical_and.reduce(flags) if len(flags) > 1 else flags[0]
+        fits = flags[0]
+        for place, more in enumerate(flags[1:]):
+            fits = np.logical_and(fits, more, out=fits if place else None)
+        return fits
+
+    def rows(self, query: Query) -> RowSet:
+        """Which rows fit, as a list of them: what shows a view asks for them one after the other."""
+        version = self.marks.version if query.depends_on_tags else 0
+        key = (tuple(f.identity for f in query.filters), version)
+        with self._lock:
+            if key in self._sets:
+                return self._sets[key]
+        rows = RowSet.of(self.fits(query))
+        with self._lock:
+            _remember(self._sets, key, rows, MAX_REMEMBERED)
+        return rows
 
     def _flags_of(self, condition: Filter) -> Flags:
         key = (*condition.identity, self.marks.version if condition.test == "tag" else 0)
@@ -514,9 +599,11 @@ class QueryRunner:
             return np.asarray((numbers >= ends[0]) & (numbers <= ends[1]))
         if condition.test == "values":
             codes = database.codes(columns[0])
+            if len(values) == 1:
+                return np.asarray(codes == values[0] + 1)
             chosen = np.zeros(max(int(codes.max(initial=0)), *values) + 2, dtype=bool)
             chosen[np.array(values) + 1] = True
-            return np.asarray(chosen[codes])
+            return np.asarray(chosen.take(codes))
         if condition.test == "contains":
             return database.containing(columns[0].sql, values[0])
         if condition.test == "lasso":
@@ -565,10 +652,7 @@ class QueryRunner:
             if key in self._spreads:
                 self._spreads.move_to_end(key)
                 return self._spreads[key]
-        filtered = {f.key for f in query.filters}
-        chosen = self.fits(query)
-        fits = {key: self.fits(query, (key,)) for key in filtered}
-        count = int(np.count_nonzero(chosen))
+        chosen, without = self._row_sets(query)
         histograms: dict[str, list[int]] = {}
         facets: dict[str, Facet] = {}
         for column in query.columns.values():
@@ -576,20 +660,37 @@ class QueryRunner:
                 continue
             if not still_asked():
                 raise NoLongerAsked
-            rows = fits.get(column.key, chosen)
+            rows = without.get(column.key, chosen)
             if column.kind == "number":
                 histograms[column.key] = self._counts(column, rows, BINS)[1:].tolist()
             elif column.kind in ("category", "class") and column.key not in HIDDEN:
                 facets[column.key] = self._facet(query, column, rows)
-        spread = _Spread(count, histograms, facets)
+        spread = _Spread(chosen.size, histograms, facets)
         with self._lock:
             _remember(self._spreads, key, spread, MAX_SUMMARIES)
         return spread
 
-    def _facet(self, query: Query, column: Column, fits: Flags) -> Facet:
+    def _row_sets(self, query: Query) -> tuple[RowSet, dict[str, RowSet]]:
+        """The rows that fit, and by key of a filter those that fit all others."""
+        if not query.filters:
+            return RowSet.of(self.fits(query)), {}
+        flags = {f.key: self._flags_of(f) for f in query.filters}
+        met = np.zeros(self.database.num_rows, dtype=np.uint8)
+        for flag in flags.values():
+            met += flag.view(np.uint8)
+        near = np.flatnonzero(met >= len(flags) - 1)
+        if 2 * len(near) > len(met):
+            return self.rows(query), {key: RowSet.of(self.fits(query, (key,))) for key in flags}
+        # Only rows that miss at most one filter are in any of the sets.
+        all_met = met.take(near) == len(flags)
+        chosen = near.take(np.flatnonzero(all_met))
+        others = {key: near.take(np.flatnonzero(all_met | ~flag.take(near))) for key, flag in flags.items()}
+        return RowSet(chosen, False, len(chosen)), {k: RowSet(rows, False, len(rows)) for k, rows in others.items()}
+
+    def _facet(self, query: Query, column: Column, rows: RowSet) -> Facet:
         """Samples that fit by value; values beyond the listed are left to the search."""
         is_class, samples = column.kind == "class", self.database.samples
-        counts = self._counts(column, fits, samples.num_classes if is_class else len(column.values))
+        counts = self._counts(column, rows, samples.num_classes if is_class else len(column.values))
         present = np.flatnonzero(counts[1:])
         known = present[np.argsort(-counts[1:][present], kind="stable")]
         chosen = {v for f in query.filters if f.key == column.key for v in f.values if v >= 0}
@@ -600,10 +701,12 @@ class QueryRunner:
             values.append(FacetValue(word, name, int(counts[value + 1])))
         return Facet(tuple(values), int(counts[0]), len(known))
 
-    def _counts(self, column: Column, fits: Flags, num_values: int) -> NDArray[Any]:
-        """How many rows that fit have each code: none of the values first, then each value."""
-        codes = self.database.codes(column)
-        return np.bincount(codes if fits.all() else codes[fits], minlength=num_values + 1)
+    def _counts(self, column: Column, rows: RowSet, num_values: int) -> NDArray[np.intp]:
+        """How many rows have each code: none of the values first, then each value."""
+        totals = self.database.totals(column)
+        length = max(len(totals), num_values + 1)
+        counts = np.bincount(self.database.codes(column).take(rows.rows), minlength=length)
+        return np.pad(totals, (0, length - len(totals))) - counts if rows.inverted else counts
 
 
 def _remember(cache: OrderedDict[Any, Any], key: Any, value: Any, most: int) -> None:

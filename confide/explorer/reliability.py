@@ -9,14 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import bdtr, bdtrc
 
-from confide.explorer.queries import Query, QueryRunner, StageTable
+from confide.explorer.queries import Query, QueryRunner, SampleDatabase, StageTable
 from confide.explorer.samples import Column
 from confide.numerics.binning import width_bin_of, width_edges
-from confide.numerics.binomial import EXACT_BELOW, right_tails
+from confide.numerics.binomial import EXACT_BELOW, binomial_quantiles, count_tails, matched_binomial, right_tails
 from confide.results import LEVEL, TAILS, Z
-from confide.types import AnyArray, Floats, Indices
+from confide.types import AnyArray, Flags, Floats, Indices
 
 RELIABILITY_BINS = 15
 RISK_POINTS = 100
@@ -83,21 +84,72 @@ class Confusion:
     num_classes: int
 
 
+CELLS = 1024
+"""Cells of a bin: they rank confidence more finely than a page can show."""
+GROUPS = 2 * RELIABILITY_BINS
+Cells = NDArray[np.int32]
+
+
+def confidence_cells(sure: Floats, right: Flags, known: Flags | None = None) -> Cells:
+    """(bin, right or wrong, cell of the bin) as one number a row; the last number for rows of which it is not known."""
+    place = width_bin_of(sure, RELIABILITY_BINS)
+    cell = ((sure * RELIABILITY_BINS - place) * CELLS).astype(np.int32).clip(0, CELLS - 1)
+    cells = (2 * place + right).astype(np.int32) * CELLS + cell
+    return cells if known is None else np.where(known, cells, np.int32(GROUPS * CELLS))
+
+
+@dataclass(frozen=True)
+class ConfidenceSums:
+    """What reliability is computed from: counts by bin, outcome and cell; sums of powers of confidence by bin, outcome.
+
+    Those of rows that are left out can be subtracted.
+    """
+
+    count: Floats
+    powers: Floats
+
+    @classmethod
+    def of(cls, sure: Floats, cells: Cells) -> ConfidenceSums:
+        """Of samples and their cells."""
+        count = np.bincount(cells, minlength=GROUPS * CELLS + 1)[:-1].astype(np.float64)
+        group, square = cells // CELLS, sure * sure
+        powers = [np.bincount(group, w, minlength=GROUPS + 1)[:-1] for w in (sure, square, square * sure)]
+        return cls(
+            count.reshape(RELIABILITY_BINS, 2, CELLS),
+            np.array(powers, dtype=np.float64).reshape(3, RELIABILITY_BINS, 2),
+        )
+
+    def __sub__(self, other: ConfidenceSums) -> ConfidenceSums:
+        return ConfidenceSums(self.count - other.count, self.powers - other.powers)
+
+
 def row_reliability(runner: QueryRunner, query: Query) -> RowReliability | None:
     """Reliability of the rows that fit; None where it is not known what is right, or how sure the model is."""
     model = query.model_stage
     if model is None or not {"confidence", "outcome"} <= set(model.columns):
         return None
-    hits = runner.database.codes(model.columns["outcome"])
-    confidence = runner.database.values(model.columns["confidence"])
-    rows = np.flatnonzero(runner.fits(query) & (hits > 0))
-    sure, right = confidence[rows], (hits[rows] == 2).astype(np.float64)
-    known = np.isfinite(sure)
-    if not known.all():
-        sure, right = sure[known], right[known]
-    if not len(sure):
+    sure, cells = _known_cells(runner.database, model)
+    chosen = runner.rows(query)
+    sums = ConfidenceSums.of(sure.take(chosen.rows), cells.take(chosen.rows))
+    if chosen.inverted:
+        whole = runner.database.derived(("confidence sums", model.table), lambda: ConfidenceSums.of(sure, cells))
+        sums = whole - sums
+    if not sums.count.any():
         return None
-    return _reliability(sure, right, by_label=_by_label(runner, query))
+    few = sure[runner.fits(query) & (cells < GROUPS * CELLS)] if sums.count.sum() <= MOST_COUNTED else None
+    return reliability_of(sums, _by_label(runner, query), few)
+
+
+def _known_cells(database: SampleDatabase, model: StageTable) -> tuple[Floats, Cells]:
+    """Confidence, 0 where it is not known, and the cells of all rows."""
+
+    def compute() -> tuple[Floats, Cells]:
+        hits, sure = database.codes(model.columns["outcome"]), database.values(model.columns["confidence"])
+        known = (hits > 0) & np.isfinite(sure)
+        sure = np.where(known, sure, 0.0)
+        return sure, confidence_cells(sure, hits == 2, known)
+
+    return database.derived(("cells", model.table), compute)
 
 
 def _by_label(runner: QueryRunner, query: Query) -> tuple[str, ...]:
@@ -116,16 +168,27 @@ def looks_at_label(runner: QueryRunner, key: str) -> bool:
     return method not in DIFFICULTY or DIFFICULTY.get(method).spec.labels
 
 
-def _reliability(sure: Floats, right: Floats, by_label: tuple[str, ...]) -> RowReliability:
+def reliability_of(sums: ConfidenceSums, by_label: tuple[str, ...] = (), few: Floats | None = None) -> RowReliability:
+    """Reliability from sums.
+
+    Args:
+        by_label: titles of the filters that look at the label.
+        few: the confidences, where they are few enough to count errors one by one.
+    """
     from confide.metrics.influence import Spread, mean_interval
 
-    n, mean, hits = len(sure), float(sure.mean()), float(right.mean())
-    gap = mean - hits
-    residual = sure - right
-    spread = float(residual @ residual) / n - gap * gap
+    first, second, third = (float(power.sum()) for power in sums.powers)
+    n, right = int(sums.count.sum()), int(sums.count[:, 1].sum())
+    gap, noise = (first - right) / n, max(first - second, 0.0)
+    spread = (second - 2 * float(sums.powers[0, :, 1].sum()) + right) / n - gap * gap
     low, high = mean_interval(gap, Spread(max(spread, 0.0) / max(n - 1, 1), max(n - 1.0, 1.0), n))
-    noise = float(sure @ (1 - sure))
-    p_value = min(1.0, 2 * min(_tails(int(right.sum()), sure, noise)))
+    if few is not None:
+        tails = right_tails(right, few)
+    elif noise >= EXACT_BELOW:
+        tails = count_tails(right, first, noise, first - 3 * second + 2 * third)
+    else:
+        tails = _rare_tails(n - right, n - first, noise)
+    p_value = min(1.0, 2 * min(tails))
     verdict = "over" if gap > 0 else "under"
     if p_value >= LEVEL:
         verdict = "chance"
@@ -133,52 +196,28 @@ def _reliability(sure: Floats, right: Floats, by_label: tuple[str, ...]) -> RowR
         verdict = "unclear"
     if by_label:
         verdict = "chosen"
-    return RowReliability(
-        n,
-        mean,
-        hits,
-        low,
-        high,
-        Z * math.sqrt(noise) / n,
-        p_value,
-        verdict,
-        by_label,
-        _bins(sure, right),
-        _risk(sure, right),
-    )
+    chance, bins, risk = Z * math.sqrt(noise) / n, _bins(sums), _risk(sums)
+    return RowReliability(n, first / n, right / n, low, high, chance, p_value, verdict, by_label, bins, risk)
 
 
-def _tails(right: int, sure: Floats, noise: float) -> tuple[float, float]:
-    """P(at most so many right) and P(at least so many) under calibration; quick also where errors are few of many."""
-    if len(sure) <= MOST_COUNTED or noise >= EXACT_BELOW:
-        return right_tails(right, sure)
-    # Rare errors among many: the binomial law of the same mean and variance.
-    expected, wrong = float((1 - sure).sum()), len(sure) - right
-    trials = max(1.0, round(expected / max(1 - noise / expected, 1e-9))) if expected > 0 else 1.0
-    rate = min(expected / trials, 1.0)
+def _rare_tails(wrong: int, expected: float, noise: float) -> tuple[float, float]:
+    """P(at most so many right) and P(at least) where errors are rare among many: the binomial law of their moments."""
+    trials, rate = matched_binomial(np.array(expected), np.array(noise))
     return (1.0 if not wrong else float(bdtrc(wrong - 1, trials, rate))), float(bdtr(wrong, trials, rate))
 
 
-def _bins(sure: Floats, right: Floats) -> tuple[ReliabilityBin, ...]:
+def _bins(sums: ConfidenceSums) -> tuple[ReliabilityBin, ...]:
     """Bins of equal width with the band of a calibrated model, as the report draws them."""
-    from confide.metrics.resampling import bernoulli_sums
-    from confide.random import generator
-
-    bins = RELIABILITY_BINS
-    code = width_bin_of(sure, bins)
-    count = np.bincount(code, minlength=bins)[:bins].astype(np.float64)
-    confidence, hits, noise = (
-        np.asarray(np.bincount(code, weights, minlength=bins)[:bins], dtype=np.float64)
-        for weights in (sure, right, sure * (1 - sure))
-    )
+    count, hits = sums.count.sum((1, 2)), sums.count[:, 1].sum(1)
+    confidence, square = sums.powers[:2].sum(2)
+    noise = np.maximum(confidence - square, 0.0)
     full = np.maximum(count, 1)
-    ends = confidence / full + np.array([[-Z], [Z]]) * np.sqrt(np.maximum(noise, 0)) / full
+    ends = confidence / full + np.array([[-Z], [Z]]) * np.sqrt(noise) / full
     few = np.flatnonzero((count > 0) & (noise <= 100))  # a sum with a larger variance is normal
-    if len(few):
-        wrong = bernoulli_sums((count - confidence)[few], noise[few], generator(0, "reliability band"), 1000)
-        ends[:, few] = np.quantile(1 - wrong / count[few], TAILS, axis=0)
+    wrong = binomial_quantiles(*matched_binomial((count - confidence)[few], noise[few]), TAILS)
+    ends[:, few] = 1 - wrong[::-1] / count[few]
     ends = np.clip(ends, 0, 1)
-    edges = width_edges(bins)
+    edges = width_edges(RELIABILITY_BINS)
     return tuple(
         ReliabilityBin(
             float(edges[k]),
@@ -193,18 +232,15 @@ def _bins(sure: Floats, right: Floats) -> tuple[ReliabilityBin, ...]:
     )
 
 
-def _risk(sure: Floats, right: Floats) -> tuple[tuple[float, float, float], ...]:
-    """Error rate of the most confident against their share, at steps that hold whole ties of confidence."""
-    n = len(sure)
-    # Ranks by a fine histogram: a sort of a million would take ten times as long.
-    fine = 1 << 16
-    code = ((1 - sure) * (fine - 1)).astype(np.int64).clip(0, fine - 1)
-    accepted = np.cumsum(np.bincount(code, minlength=fine))
-    errors = np.cumsum(np.bincount(code, 1 - right, minlength=fine))
+def _risk(sums: ConfidenceSums) -> tuple[tuple[float, float, float], ...]:
+    """Error rate of the most confident against their share, at steps that hold whole cells of confidence."""
+    wrong, right = (sums.count[:, k].ravel()[::-1] for k in (0, 1))
+    accepted, errors = np.cumsum(wrong + right), np.cumsum(wrong)
+    n = accepted[-1]
     steps = np.unique(np.searchsorted(accepted, np.linspace(n / RISK_POINTS, n, RISK_POINTS).round().clip(1)))
-    return tuple(
-        (float(accepted[k] / n), float(errors[k] / accepted[k]), float(1 - k / (fine - 1))) for k in steps.tolist()
-    )
+    share, risk = accepted[steps] / n, errors[steps] / accepted[steps]
+    least_sure = 1 - (steps + 1) / len(accepted)
+    return tuple(zip(share.tolist(), risk.tolist(), least_sure.tolist(), strict=True))
 
 
 MAX_CONFUSED = 20
@@ -231,7 +267,7 @@ def confusion(runner: QueryRunner, query: Query) -> Confusion | None:
     shown = sorted(worst.tolist())
     if samples.num_classes <= MAX_CONFUSED:
         shown = list(range(samples.num_classes))
-    right = np.bincount(labels[fits & (hits == 2)], minlength=width)
+    right = np.bincount(labels.take(np.flatnonzero(fits & (hits == 2))), minlength=width)
     both_shown = np.isin(true, shown) & np.isin(taken, shown)
     return Confusion(
         tuple((k, samples.name_of(k)) for k in shown),

@@ -10,7 +10,7 @@ import math
 import sqlite3
 import threading
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, is_dataclass
 from datetime import datetime
 from functools import lru_cache
 from importlib import resources
@@ -157,7 +157,7 @@ class Routes:
                 raise NoLongerAsked
             self.explorer.marks.follow()
             summary = self.explorer.queries.summarise(self.query(request), opened, lambda: not gone.is_set())
-            return json_response({**asdict(summary), "columns": [column.public() for column in summary.columns]})
+            return json_response({**vars(summary), "columns": [column.public() for column in summary.columns]})
 
         watch = asyncio.create_task(_when_gone(request, gone))
         try:
@@ -185,21 +185,22 @@ class Routes:
 
     def reliability(self, request: Request) -> Response:
         result = row_reliability(self.explorer.queries, self.query(request))
-        return json_response({"reliability": None if result is None else asdict(result)})
+        return json_response({"reliability": result})
 
     def confusion(self, request: Request) -> Response:
         result = confusion(self.explorer.queries, self.query(request))
-        return json_response({"confusion": None if result is None else asdict(result)})
+        return json_response({"confusion": result})
 
     def rows(self, request: Request) -> Response:
         query = self.query(request)
         start, count = whole_number(request, "from", 0, 1 << 31), whole_number(request, "count", 1, MOST_ROWS)
-        order = self.explorer.queries.order(query)
-        rows = order[start : start + count].tolist()
-        cells = [asdict(cell) for cell in describe_rows(self.explorer.database, query, rows)]
-        for cell, text in zip(cells, self.explorer.pictures.texts(rows) or [], strict=False):
-            cell["text"] = text
-        return json_response({"from": start, "total": len(order), "cells": cells})
+        order, total = self.explorer.queries.page(query, start, count)
+        rows = order.tolist()
+        cells: list[Any] = describe_rows(self.explorer.database, query, rows)
+        texts = self.explorer.pictures.texts(rows)
+        if texts:
+            cells = [{**vars(cell), "text": text} for cell, text in zip(cells, texts, strict=True)]
+        return json_response({"from": start, "total": total, "cells": cells})
 
     def locate(self, request: Request, split: str, id: str) -> Response:
         """Where a sample stands in the order of the query; its own split filter comes as `in`.
@@ -415,11 +416,23 @@ def whole_number(request: Request, name: str, low: int, high: int) -> int:
 
 
 def json_response(value: Any, status: int = 200) -> Response:
-    """A value as JSON; what is not finite becomes null."""
-    text = json.dumps(formats.plain(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    """A value, or records of values, as JSON; what is not finite becomes null."""
+    try:
+        text = _json_text(value)
+    except ValueError:
+        text = _json_text(formats.plain(json.loads(json.dumps(value, default=_plain))))
     # Half a surrogate pair in a name of someone's file is no text.
     content = text.encode("utf-8", "replace")
     return Response(content, status, media_type="application/json", headers={"Cache-Control": "no-store"})
+
+
+def _json_text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    """What JSON does not know: a record is its fields."""
+    return vars(value) if is_dataclass(value) else formats.plain(value)
 
 
 def _or_missing(answer: TopClasses | Missing) -> JsonObject:

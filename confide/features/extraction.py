@@ -144,7 +144,10 @@ MOST_PIXELS, POOLED = 3072, 16
 
 @EXTRACTORS.add("pixels", paper="baseline: no model", kind="image", ranges={"size": (0, 1 << 14)})
 def pixels(name: str = "", *, size: int | None = None) -> Extractor:
-    """Pixel values / 255 as one row per image; rows of numbers pass as they are.
+    """(pixel values) / 255 as one row per image; rows of numbers pass as they are.
+
+    When: rows of numbers, or as the baseline.
+    When not: pictures: distances of pixels say little.
 
     Args:
         name: not used; this word takes no name.
@@ -180,6 +183,9 @@ def pixels(name: str = "", *, size: int | None = None) -> Extractor:
 @EXTRACTORS.add("model:", paper="penultimate layer of the user's own model", kind="any")
 def model(name: str) -> Extractor:
     """Penultimate features of a trained checkpoint, prepared as in its training: `model:runs/mine`.
+
+    When: a network trained on the task is there.
+    When not: a second opinion is wanted: it is the same opinion.
 
     Args:
         name: path of a trained model; in a word it stands after the colon.

@@ -50,6 +50,9 @@ def features(
 ) -> Classifier:
     """The network of an image extractor with a new linear head: `features:efficientnet_lite0`.
 
+    When: few labelled images and a pre-trained extractor.
+    When not: images are unlike what it was trained on and many are labelled.
+
     Args:
         shape: (channels, height, width) of an image.
         num_classes: width of the output.

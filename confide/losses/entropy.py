@@ -28,6 +28,9 @@ from confide.types import Labels, Logits
 def entropy_regularization(logits: Logits, labels: Labels, *, alpha: float = 0.1) -> LossValues:
     """Cross-entropy less alpha times the entropy of the prediction, -log p_y - alpha H(p), natural logarithm.
 
+    When: one option shall make a network less sure, without other data.
+    When not: alpha cannot be tried on validation data: a little too much makes the network far too unsure.
+
     Args:
         alpha: how much spread is rewarded; 0 is cross-entropy. Default: the ImageNet baseline of Cui et al., 2023.
 
@@ -50,6 +53,9 @@ def entropy_regularization(logits: Logits, labels: Labels, *, alpha: float = 0.1
 )
 def difficulty_entropy(logits: Logits, labels: Labels, *, alpha: float = 0.3, weights: Tensor) -> LossValues:
     """Cross-entropy less alpha times the difficulty weight times the entropy, -log p_y - alpha s H(p).
+
+    When: features of a pre-trained network are there: hard samples are pulled to doubt, easy ones are not.
+    When not: alpha cannot be tried on validation data: too strong ruins calibration.
 
     Args:
         alpha: how much spread is rewarded on the hardest sample. Default: CIFAR of the paper; ImageNet there: 0.2.
@@ -107,6 +113,9 @@ class AdaptiveDifficulty(LossModule):
     The gap of a group is that of all samples plus its own deviation d, taken as d max(0, 1 - (noise s / d)^2) with s
     its standard error, so that a group within noise moves with the others. e stays in [0, most]; at 0 the loss is its
     base.
+
+    When: difficulty scores of the training samples are there and the network shall be calibrated as trained.
+    When not: there is no validation split to set the doubts by.
 
     Args:
         groups: of each sample of the batch, 0 .. num_groups - 1; comes with every call.

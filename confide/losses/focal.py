@@ -30,6 +30,9 @@ from confide.types import Labels, Logits, PerSample
 def focal(logits: Logits, labels: Labels, *, gamma: float = 3.0, detach_weight: bool = False) -> LossValues:
     """Focal loss, -(1 - p_y)^gamma log p_y.
 
+    When: most samples are easy and few hard ones matter, as in detection.
+    When not: probabilities are used as they come: it is not proper, so that its minimum is under-confident.
+
     Args:
         gamma: how fast sure samples fade; 0 is cross-entropy. Default: FL-3 of Mukhoti et al.
         detach_weight: no gradient through (1 - p_y)^gamma, as in the code of Wang et al., 2021; the value is the same.
@@ -55,7 +58,11 @@ THRESHOLD, GAMMA_BELOW, GAMMA_ABOVE = 0.2, 5.0, 3.0
 
 @loss("flsd53", paper="Mukhoti et al., 2020, arXiv:2002.09437")
 def flsd53(logits: Logits, labels: Labels) -> LossValues:
-    """Focal loss with gamma 5 where p_y < 0.2 and 3 elsewhere; the choice of gamma has no gradient.
+    """FLSD-53, -(1 - p_y)^gamma log p_y with gamma = 5 where p_y < 0.2 and 3 elsewhere; that choice has no gradient.
+
+    When: results of its paper are to be compared.
+    When not: training is short: on CIFAR-10 with 16 epochs it was less accurate than cross-entropy and far from
+    calibrated before a calibrator.
 
     Example:
         >>> confide.losses.flsd53([[2.0, 0.0], [0.0, 2.0]], [0, 0])
@@ -84,6 +91,9 @@ def inverse_focal(logits: Logits, labels: Labels, *, gamma: float = 2.0, form: s
 
     Above gamma 3.59 the loss rises with p_y near 0.28, so that learning can turn round there.
 
+    When: confidences are only ranked, or a calibrator follows.
+    When not: probabilities are used as they come: it makes the network surer.
+
     Args:
         gamma: how much sure samples gain; 0 is cross-entropy. Default: ResNet-50 on CIFAR-10 (Zhou et al., 2025).
         form: `released` clamps p_y inside the weight to [1e-9, 1 - 1e-9], as the public code does.
@@ -111,6 +121,12 @@ def inverse_focal(logits: Logits, labels: Labels, *, gamma: float = 2.0, form: s
 )
 def dual_focal(logits: Logits, labels: Labels, *, gamma: float = 5.0, form: str = "paper") -> LossValues:
     """Dual focal, -(1 - p_y + p_j)^gamma log p_y with p_j the largest probability of another class.
+
+    When: a network is over-confident in one rival class.
+    When not: accuracy counts: on CIFAR-10 it lost three points, and it was far from calibrated before a calibrator.
+
+    Differs from the released code: the rival is the likeliest class other than the label; `form="released"` takes
+    theirs (see the errata).
 
     Args:
         gamma: how fast clear wins fade; 0 is cross-entropy. Default: ResNet-50 on CIFAR-10 and CIFAR-100.
@@ -186,6 +202,9 @@ class CalFocal(LossModule):
 
     A_b and C_b are accuracy and confidence of the validation bin that p_y falls into; g is 1 while they are unknown.
     An empty bin keeps what was known of it.
+
+    When: AdaFocal's bins are to be studied in their simpler forms.
+    When not: a result is needed: AdaFocal is the authors' own remedy for its weaknesses.
 
     Args:
         case: 1 sets gamma by sample, 2 by bin.
@@ -280,6 +299,10 @@ class AdaFocal(LossModule):
     A training sample's bin is that of p_y among the validation bins, [low, high). `update` re-estimates the bins
     (equal mass of top-label confidence) and moves each bin's g by exp(+-rate * (confidence - accuracy)); a g that
     shrinks below `switch` changes sign; an empty bin keeps its g. g belongs to the bin's index, not to its range.
+
+    When: no calibrator may follow the training, and a validation split is at hand in every epoch.
+    When not: accuracy or the order of confidences is what counts: on CIFAR-10 cross-entropy with a temperature has a
+    lower NLL and AURC.
 
     Args:
         bins: number of validation bins. Default: the paper's 15.

@@ -35,6 +35,9 @@ def class_balanced(
 
     The mean divides by the number of samples, not by the sum of weights.
 
+    When: classes differ in size by tens and rare ones count as much.
+    When not: probabilities must be right for the natural shares of the classes: the weights change them.
+
     Args:
         beta: 0 weighs all classes alike, near 1 by inverse frequency.
         form: `softmax_bce` and `focal` reproduce the PyTorch port: binary cross-entropy on the softmax averaged over
@@ -129,6 +132,9 @@ class GroupDRO(LossModule):
 
     q moves first (without gradient), then the loss is formed. The value of a sample is n q_g / n_g times its
     cross-entropy (plus the adjustment's constant), so that the mean over the batch is the loss. In eval mode q stays.
+
+    When: groups are known in training and the worst one decides.
+    When not: groups are tiny, or the mean over all samples is what counts.
 
     Args:
         groups: of each sample of the batch, 0 .. num_groups - 1; comes with every call.

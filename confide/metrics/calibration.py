@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -58,10 +58,15 @@ class Binned:
     weight: Floats | None
     order: Indices | None
     unit: Indices | None = None
+    _drawn: dict[tuple[int, int], tuple[Floats, Floats]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, view: View, bins: int, binning: str, closed: str = "right", edges: str = "rank") -> Binned:
         """The samples of a view in the bins of the expected calibration error."""
+        return view.derived((cls, bins, binning, closed, edges), lambda: cls._of(view, bins, binning, closed, edges))
+
+    @classmethod
+    def _of(cls, view: View, bins: int, binning: str, closed: str, edges: str) -> Binned:
         ordered = view.base.ordered("msp")
         if binning == "mass" and ordered.order is None and ordered.tied.any():
             # An edge may part a tie, in the order given, which only the other sort keeps.
@@ -172,8 +177,15 @@ class Binned:
         """Sums of confidence less correctness per bin, drawn for a calibrated model (`draws bins`), and the counts.
 
         In bins of few samples every sample is drawn, in the others their number at once. Of samples that were drawn
-        several as one the covariance of the units' sums is what is known: normal draws have it.
+        several as one the covariance of the units' sums is what is known: normal draws have it. Errors of the same bins
+        (ECE, MCE) that ask with the same stream share the draws.
         """
+        key = (draws, int(rng.bit_generator.state["state"]["state"]))
+        if key not in self._drawn:
+            self._drawn[key] = self._chance_gaps(draws, rng)
+        return self._drawn[key]
+
+    def _chance_gaps(self, draws: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
         if self.unit is not None:
             count = self.sums()
             gap = self.sums(self.residual) / np.where(count > 0, count, 1.0)
@@ -191,7 +203,7 @@ class Binned:
         few = (rows_in_bin > 0) & (rows_in_bin <= EXACT)
         if few.any():
             rows = np.flatnonzero(few[self.index])
-            misses = rng.random((draws, len(rows))) >= self.sure[rows]
+            misses = rng.random((draws, len(rows)), dtype=np.float32) >= self.sure[rows]
             starts = np.flatnonzero(np.diff(self.index[rows], prepend=-1))
             own = self.index[rows[starts]]
             drawn = misses if self.weight is None else misses * self.weight[rows]
@@ -316,6 +328,9 @@ def ece(
 ) -> float:
     """Expected calibration error, sum over bins of n_b / n |mean confidence - accuracy|; empty bins count 0.
 
+    When: the usual figure, to compare with papers: beside its chance level.
+    When not: samples are few: it is above 0 by chance, and depends on the bins.
+
     Args:
         bins: how many; more bins see finer errors but also more noise. Default: Guo et al., 2017.
         binning: `width` for equal widths; `mass` for equal counts by rank, floor(i * bins / n), where ties are split
@@ -355,6 +370,9 @@ def ece(
 )
 def mce(view: View, *, bins: int = 15, binning: str = "width", closed: str = "right") -> float:
     """Maximum calibration error, max over non-empty bins of |mean confidence - accuracy|.
+
+    When: the worst bin matters.
+    When not: bins hold few samples: it shows the noisiest one.
 
     Args:
         bins: how many. Default: as for the expected calibration error.
@@ -492,6 +510,9 @@ def debiased_chance(
 def debiased_ece(view: View, *, bins: int = 15, binning: str = "mass", norm: int = 2, of: str = "top") -> float:
     """Debiased error, sqrt(max(0, sum_b n_b / n [(C_b - A_b)^2 - A_b (1 - A_b) / (n_b - 1)])).
 
+    When: samples are few for the bins: less biased than ece.
+    When not: the value is near 0: it is cut off there.
+
     Args:
         bins: how many; equal-mass ones have their edges between neighbouring samples, and equal edges merge.
         binning: `mass` or `width`. Default: the choice of the paper.
@@ -595,6 +616,9 @@ def sweep_chance(
 )
 def sweep_ece(view: View, *, binning: str = "mass", norm: int | str = 1) -> float:
     """ECE by monotonic sweep: bins grow from 2 until an accuracy falls below that of the bin before.
+
+    When: bins shall be as many as the data allow.
+    When not: confidence is not monotone in accuracy: it then takes few bins.
 
     Args:
         binning: `mass` for bins by rank, `width` for floor(c * bins). Default: the choice of the paper.
@@ -764,6 +788,9 @@ def smooth_ece(view: View) -> float:
     """Smooth ECE, the width s at which the integral of |mean of (c_i - o_i) K_s(t, c_i)| over t equals s.
 
     K_s is a Gaussian of width s reflected at 0 and 1. Errors below 1e-4 are bounded, not resolved.
+
+    When: a calibration error without bins.
+    When not: figures must compare with papers that use bins.
 
     Example:
         >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])

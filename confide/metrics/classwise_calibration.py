@@ -386,6 +386,9 @@ def classwise_ece(
 ) -> float:
     """Class-wise ECE, mean over all K classes of the binary ECE of p_k against 1[y = k].
 
+    When: probabilities of all classes are used.
+    When not: classes are many: nearly all bins are empty, the value is small by that.
+
     Args:
         bins: how many, for each class. Default: as for the expected calibration error.
         binning: `width`, or `mass` for equal counts by rank within each class.

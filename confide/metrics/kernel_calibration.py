@@ -175,6 +175,9 @@ def kde_ece(view: View, *, bandwidth: float = 0.02, p: int = 1, of: str = "all")
     measured against its own probabilities, 0. The interval comes from 100 resamples of at most 2,000 rows, the chance
     level from 99 draws on all rows.
 
+    When: all class probabilities at once, no bins.
+    When not: samples are more than some ten thousand: n x n steps.
+
     Args:
         bandwidth: width of the kernel. Default: what the paper reports.
         p: power of the gaps.

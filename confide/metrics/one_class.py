@@ -92,6 +92,9 @@ def f_influence(view: View, *, beta: float = 1.0, positive: int = 1, threshold: 
 def precision(view: View, *, positive: int = 1, threshold: float = 0.5) -> float:
     """Precision, hits / claims; a class is claimed where its probability is above the threshold. NaN without claims.
 
+    When: claims of a class cost something when false.
+    When not: no threshold is fixed: take average_precision.
+
     Args:
         positive: the class.
         threshold: on its probability.
@@ -120,7 +123,10 @@ def precision(view: View, *, positive: int = 1, threshold: float = 0.5) -> float
     influence=recall_influence,
 )
 def recall(view: View, *, positive: int = 1, threshold: float = 0.5) -> float:
-    """Recall, hits / samples of the class; a class is claimed where its probability is above the threshold.
+    """Recall, hits / (samples of the class); a class is claimed where its probability is above the threshold.
+
+    When: misses of a class cost something.
+    When not: no threshold is fixed: take average_precision.
 
     Args:
         positive: the class.
@@ -151,6 +157,9 @@ def recall(view: View, *, positive: int = 1, threshold: float = 0.5) -> float:
 )
 def f_beta(view: View, *, beta: float = 1.0, positive: int = 1, threshold: float = 0.5) -> float:
     """F, (1 + beta^2) hits / ((1 + beta^2) hits + beta^2 misses + false alarms).
+
+    When: precision and recall of a class in one number.
+    When not: both have a price: use decisions with costs.
 
     Args:
         beta: how many times recall counts as precision.
@@ -188,6 +197,9 @@ def class_auroc_influence(view: View, *, positive: int = 1) -> Influence:
 def class_auroc(view: View, *, positive: int = 1) -> float:
     """AUROC of a class, P(p of a sample of it > p of another) + P(tie) / 2; NaN where all or none are of it.
 
+    When: each class against the others, whatever the threshold.
+    When not: the class is rare: take average_precision.
+
     Args:
         positive: the class.
 
@@ -222,6 +234,9 @@ def average_precision_influence(view: View, *, positive: int = 1) -> Influence:
 )
 def average_precision(view: View, *, positive: int = 1) -> float:
     """Average precision of a class, sum over thresholds of precision x gain in recall (steps, no interpolation).
+
+    When: a rare class must be found.
+    When not: classes are even: class_auroc tells as much.
 
     Args:
         positive: the class.

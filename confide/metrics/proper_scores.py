@@ -51,6 +51,9 @@ def gap_influence(view: View) -> Influence:
 def accuracy(view: View) -> float:
     """Accuracy, mean of 1[prediction = label]; of equal logits the lowest class is the prediction.
 
+    When: always: every other figure is read beside it.
+    When not: classes differ in size by tens: look at recall by class as well.
+
     Example:
         >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
         >>> round(float(confide.metrics.accuracy(predictions)), 3)
@@ -75,6 +78,9 @@ def accuracy(view: View) -> float:
 def nll(view: View) -> float:
     """Negative log-likelihood, mean of -log p_y; probabilities given are clipped at 1e-12.
 
+    When: one proper number for probabilities; what calibrators minimise.
+    When not: single impossible events may occur: one 0 dominates it.
+
     Example:
         >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
         >>> round(float(confide.metrics.nll(predictions)), 3)
@@ -98,6 +104,9 @@ def nll(view: View) -> float:
 )
 def brier(view: View, *, over: str = "sum") -> float:
     """Brier score, mean over samples of the sum over classes of (p_k - 1[y = k])^2.
+
+    When: one proper number for accuracy and calibration together, bounded.
+    When not: rare classes matter: it hardly sees them.
 
     Args:
         over: `sum` over classes, as the paper; `mean` divides it by their number, as some packages do.
@@ -127,6 +136,9 @@ def brier(view: View, *, over: str = "sum") -> float:
 def confidence_gap(view: View) -> float:
     """Calibration in the large, mean confidence - accuracy: one number with a sign.
 
+    When: too sure or not sure enough on the whole, with a sign.
+    When not: errors in both directions cancel: look at ece.
+
     Example:
         >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
         >>> round(float(confide.metrics.confidence_gap(predictions)), 3)
@@ -150,6 +162,9 @@ def confidence_gap(view: View) -> float:
 def confidence_nll(view: View) -> float:
     """Log loss of the confidence c, mean of -log c where right and -log(1 - c) where wrong; needs no classes.
 
+    When: answers have a confidence and are right or wrong, no classes.
+    When not: probabilities of all classes are there: take nll.
+
     Example:
         >>> predictions = confide.Predictions.from_pairs([1, 1, 0], [0.9, 0.6, 0.8])
         >>> round(float(confide.metrics.confidence_nll(predictions)), 3)
@@ -171,6 +186,9 @@ def confidence_nll(view: View) -> float:
 )
 def confidence_brier(view: View) -> float:
     """Brier score of the confidence c, mean of (c - 1[right])^2; needs no classes.
+
+    When: answers have a confidence and are right or wrong, no classes.
+    When not: probabilities of all classes are there: take brier.
 
     Example:
         >>> predictions = confide.Predictions.from_pairs([1, 1, 0], [0.9, 0.6, 0.8])

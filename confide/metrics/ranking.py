@@ -93,6 +93,9 @@ def loss_area_influence(view: View, score: Any, risk: str) -> Influence:
 def aurc(view: View, *, score: Any = "msp", area: str = "mean", ties: str = "averaged", risk: str = "error") -> float:
     """Area under the risk-coverage curve, mean over k of (errors among the k safest) / k, ties averaged.
 
+    When: one number for a system that may abstain.
+    When not: models differ much in accuracy: it mixes accuracy and ranking; see eaurc.
+
     Args:
         area: `mean` over all n coverages; `trapezoid` between distinct scores, which leaves out both ends and is
             smaller (released code of Corbiere et al., 2019).
@@ -150,6 +153,9 @@ def eaurc_influence(view: View, *, score: Any = "msp", **_: Any) -> Influence:
 def eaurc(view: View, *, score: Any = "msp", form: str = "limit", area: str = "mean") -> float:
     """Excess AURC, AURC - (r + (1 - r) ln(1 - r)) with the error rate r; the term is 1 at r = 1.
 
+    When: ranking alone, at different accuracies.
+    When not: the system's risk itself counts.
+
     Args:
         form: `limit` for the formula of the paper, `finite` for the best AURC of n samples (0 for a perfect ranking).
         area: `mean` or `trapezoid`, as for AURC; by trapezoids the excess of a good ranking may be below 0.
@@ -190,6 +196,9 @@ def augrc(view: View, *, score: Any = "msp") -> float:
 
     Equals (1 - AUROC) a (1 - a) + (1 - a)^2 / 2 with accuracy a; 0 if all are right, 1/2 if all are wrong.
 
+    When: one number for a system that may abstain, on the scale of errors.
+    When not: the threshold is fixed: look at the operating point.
+
     Example:
         >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
         >>> round(float(confide.metrics.augrc(predictions)), 3)
@@ -222,6 +231,9 @@ def auroc(view: View, *, score: Any = "msp") -> float:
     """AUROC of correct against wrong, P(score of a correct > score of a wrong) + P(tie) / 2.
 
     Undefined (NaN) where all samples are correct or all wrong.
+
+    When: does confidence rank right above wrong, whatever the accuracy?
+    When not: only the safest part is used: look at risk_at_coverage.
 
     Example:
         >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
@@ -278,6 +290,9 @@ def aupr_success(view: View, *, score: Any = "msp") -> float:
 
     Undefined (NaN) where no sample is correct.
 
+    When: right samples are rare.
+    When not: accuracy is high: it is then near 100 % for all.
+
     Example:
         >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
         >>> round(float(confide.metrics.aupr_success(predictions)), 3)
@@ -323,6 +338,9 @@ def error_influence(view: View, *, score: Any = "msp", form: str = "negated") ->
 def aupr_error(view: View, *, score: Any = "msp", form: str = "negated") -> float:
     """Average precision of wrong samples by the negated score (steps); undefined (NaN) without errors.
 
+    When: errors are rare and must be found.
+    When not: models differ in accuracy: its base is the error rate.
+
     Args:
         form: `negated`; `released` leaves the score as it is, as the released code of Luo et al., 2021, does, so that
             a better score gives a smaller value. For comparison with its tables only.
@@ -343,9 +361,10 @@ def aupr_error(view: View, *, score: Any = "msp", form: str = "negated") -> floa
     total = float((ranks.new_errors[tie] * errors_left[tie] / left[tie]).sum())
     # Over a run of L errors with Q errors among R samples left, (Q - k) / (R - k) sums to L - (R - Q)(H[R] - H[R - L]).
     run = np.flatnonzero(~ranks.tied & (ranks.new_errors > 0))
-    sums = harmonic(int(ranks.n))
-    rise = sums[left[run].astype(np.intp)] - sums[(ranks.n - ranks.accepted[run]).astype(np.intp)]
-    total += float(ranks.new_errors[run].sum() - (left[run] - errors_left[run]) @ rise)
+    if len(run):
+        sums = harmonic(int(ranks.n))
+        rise = sums[left[run].astype(np.intp)] - sums[(ranks.n - ranks.accepted[run]).astype(np.intp)]
+        total += float(ranks.new_errors[run].sum() - (left[run] - errors_left[run]) @ rise)
     return total / ranks.wrong
 
 
@@ -411,6 +430,9 @@ def fpr95(view: View, *, score: Any = "msp", tpr: float = 0.95, form: str = "rea
 
     Undefined (NaN) where all samples are correct or all wrong.
 
+    When: papers on out-of-distribution data are compared.
+    When not: the 95 % mean nothing in use.
+
     Args:
         tpr: the share of correct samples to keep.
         form: `reached`, as above; `corner` takes the corner of the ROC curve whose TPR is nearest, which may keep less
@@ -468,6 +490,9 @@ def tnr_influence(view: View, *, threshold: float = 0.5, score: Any = "msp") -> 
 def tpr(view: View, *, threshold: float = 0.5, score: Any = "msp") -> float:
     """Share of correct samples with score >= threshold; undefined (NaN) where no sample is correct.
 
+    When: share of right samples kept at a threshold.
+    When not: no threshold is fixed: take auroc.
+
     Args:
         threshold: from which score on a sample is accepted.
 
@@ -493,6 +518,9 @@ def tpr(view: View, *, threshold: float = 0.5, score: Any = "msp") -> float:
 )
 def tnr(view: View, *, threshold: float = 0.5, score: Any = "msp") -> float:
     """Share of wrong samples with score < threshold; undefined (NaN) without errors.
+
+    When: share of errors caught at a threshold.
+    When not: no threshold is fixed: take auroc.
 
     Args:
         threshold: below which score a sample is rejected.
@@ -606,6 +634,9 @@ def coverage_at_risk(view: View, *, risk: float = 0.05, score: Any = "msp") -> f
 
     Descriptive: for a threshold with a guarantee see `confide.operating_point`.
 
+    When: how much can be answered at a given risk, described on this split.
+    When not: a promise is needed: `confide.operating_point` makes one.
+
     Args:
         risk: the error rate allowed among accepted samples.
 
@@ -630,6 +661,9 @@ def coverage_at_risk(view: View, *, risk: float = 0.05, score: Any = "msp") -> f
 )
 def risk_at_coverage(view: View, *, coverage: float = 0.8, score: Any = "msp") -> float:
     """Error rate among the ceil(coverage x n) safest samples, averaged over all orders of tied ones.
+
+    When: the share to answer is given.
+    When not: a promise is needed: `confide.operating_point` makes one.
 
     Args:
         coverage: the share of samples accepted.
@@ -660,6 +694,9 @@ def risk_at_coverage(view: View, *, coverage: float = 0.8, score: Any = "msp") -
 )
 def halving_rejection(view: View, *, score: Any = "msp") -> float:
     """1 - the largest coverage whose error rate is at most half the overall one; undefined (NaN) without errors.
+
+    When: how many to hand over to halve the errors.
+    When not: errors are few: it jumps.
 
     Example:
         >>> predictions = confide.Predictions.from_probs([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]], [0, 1, 1])
@@ -729,6 +766,11 @@ def separability_kl(view: View, *, score: Any = "msp", form: str = "divergence")
 
     Undefined (NaN) with fewer than two samples on a side or a side of equal scores.
 
+    When: the paper's figures are compared.
+    When not: scores are far from Gaussian: take auroc.
+
+    Differs from the released code: the mean of both directions has its half (see the errata).
+
     Args:
         form: `divergence`; `released` lacks the 1/2 of the quadratic term, as the paper's code does, so that alike
             samples get 0.5. For comparison with its tables only.
@@ -763,6 +805,9 @@ def separability_bhattacharyya(view: View, *, score: Any = "msp") -> float:
     """ln((v1 / v2 + v2 / v1 + 2) / 4) / 4 + (m1 - m2)^2 / (4 (v1 + v2)) of Gaussians fitted to both sides.
 
     Undefined (NaN) with fewer than two samples on a side or a side of equal scores.
+
+    When: the paper's figures are compared.
+    When not: scores are far from Gaussian: take auroc.
 
     Example:
         >>> predictions = confide.Predictions.from_top1([1, 1, 0, 0], [1, 1, 1, 1], [0.9, 0.8, 0.6, 0.5])

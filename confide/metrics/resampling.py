@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.metrics.view import Design, MetricSamples, View
-from confide.numerics.binomial import wilson_interval
+from confide.numerics.binomial import matched_binomial, wilson_interval
 from confide.random import generator
 from confide.registry import Method
 from confide.results import LEVEL, TAILS, Z
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 def bernoulli_sums(mean: Floats, variance: Floats, rng: np.random.Generator, draws: int | None = None) -> Floats:
     """Binomial draws with the mean and variance of sums of Bernoulli draws: sum p and sum p (1 - p)."""
-    expected = np.maximum(mean, 0.0)
-    chance = np.clip(1 - variance / np.maximum(expected, 1e-300), 1e-9, 1.0)
-    trials = np.maximum(np.ceil(expected), np.round(expected / chance)).clip(1)
-    size = None if draws is None else (draws, *mean.shape)
-    return rng.binomial(trials.astype(np.int64), np.minimum(expected / trials, 1.0), size).astype(np.float64)
+    trials, chance = matched_binomial(mean, variance)
+    if draws is None:
+        return rng.binomial(trials, chance).astype(np.float64)
+    # All draws of one sum after another: numpy prepares a distribution anew whenever its numbers change.
+    return rng.binomial(trials[:, None], chance[:, None], (len(mean), draws)).astype(np.float64).T
 
 
 RESAMPLES = 1000

@@ -9,10 +9,10 @@ themselves are weighted there are no runs: every score is a step. Their weights 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
-from typing import Any
+from functools import cached_property, lru_cache, partial
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -22,6 +22,8 @@ from confide.checks import InputError, as_tensor, check_choice, check_finite, ch
 from confide.numerics.binning import BinSums, mass_starts, width_edges
 from confide.predictions import Predictions, class_values, probability_blocks
 from confide.types import Flags, Floating, Floats, Indices
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,8 +139,10 @@ def steps_only(ordered: Sorted) -> Sorted:
     return replace(ordered, ends=ends, tied=np.ones(len(ends), dtype=bool))
 
 
-def sort_packed(values: Floating, wrong: Flags) -> Sorted:
+def sort_packed(values: Floating, wrong: Flags, device: torch.device | None = None) -> Sorted:
     """The same without the permutation, at the price of np.sort: the bit `wrong` rides in the sort key.
+
+    A GPU, where the samples live on one, sorts the keys.
 
     The bits of floats of one sign are in their order and leave one bit free. Within ties the order is not that of the
     input.
@@ -150,7 +154,10 @@ def sort_packed(values: Floating, wrong: Flags) -> Sorted:
     keys: NDArray[Any] = (np.negative(values) if falling else values.copy()).view(kind)
     keys <<= kind(1)  # the sign falls off, so that -0 is 0
     keys |= wrong.view(np.uint8)
-    keys.sort()
+    if device is None or device.type == "cpu":
+        keys.sort()
+    else:
+        keys = sorted_on(device, keys)
     if not falling:
         keys = keys[::-1]
     flags = (keys & kind(1)).astype(bool)
@@ -158,6 +165,14 @@ def sort_packed(values: Floating, wrong: Flags) -> Sorted:
     ends, tied = segments(keys[1:] == keys[:-1], flags)
     ordered = keys.view(values.dtype)
     return Sorted(np.negative(ordered, out=ordered) if falling else ordered, flags, ends, tied)
+
+
+def sorted_on(device: torch.device, keys: NDArray[Any]) -> NDArray[Any]:
+    """Unsigned keys sorted on a device: with the first bit turned they are in the order of signed ones."""
+    signed = {np.dtype(np.uint32): np.int32, np.dtype(np.uint64): np.int64}[keys.dtype]
+    first = keys.dtype.type(1 << (8 * keys.itemsize - 1))
+    turned = torch.from_numpy((keys ^ first).view(signed)).to(device)
+    return np.asarray(turned.sort().values.cpu().numpy().view(keys.dtype) ^ first)
 
 
 @lru_cache(maxsize=4)
@@ -302,7 +317,7 @@ class MetricSamples:
         weights = self.design.weights
         return float(self.n if weights is None else weights.sum() ** 2 / (weights @ weights))
 
-    @property
+    @cached_property
     def wrong(self) -> NDArray[np.bool_]:
         return np.asarray(~self.predictions.facts.correct.cpu().numpy(), dtype=np.bool_)
 
@@ -319,7 +334,8 @@ class MetricSamples:
         """Samples sorted by that score."""
         key = self.key(score)
         if key not in self._sorted:
-            sort = sort_with_order if self.resampled else sort_packed
+            device = self.predictions.facts.confidence.device
+            sort = sort_with_order if self.resampled else partial(sort_packed, device=device)
             if key == "msp" and not self.resampled and self.predictions.facts.doubt is not None:
                 ordered = sort(np.negative(self.predictions.facts.unsureness()), self.wrong)
                 self._sorted[key] = replace(ordered, values=1.0 + ordered.values.astype(np.float64))
@@ -398,6 +414,21 @@ class View:
         self.base, self.weights, self.wrong = base, base.design.weights if weights is None else weights, wrong
         self.n = float(base.n if self.weights is None else self.weights.sum())
         self._ranks: dict[str | int, Ranks] = {}
+        self._derived: dict[Hashable, Any] = {}
+
+    def derived(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """What several metrics ask for, computed when it is first asked for."""
+        if key not in self._derived:
+            self._derived[key] = compute()
+        value: T = self._derived[key]
+        return value
+
+    @classmethod
+    def of_ranks(cls, ranks: Ranks) -> View:
+        """A view that knows how samples rank by confidence, and nothing else of them."""
+        view = cls(metric_samples(Predictions.from_pairs([1], [0.5])))
+        view.n, view._ranks["msp"] = ranks.n, ranks
+        return view
 
     @property
     def predictions(self) -> Predictions:

@@ -144,9 +144,13 @@ def _resnet(layers: int, about: str, *, large: bool = False) -> Callable[..., Cl
     block, depths = RESNETS[layers]
     word = f"resnet{layers}_imagenet" if large else f"resnet{layers}"
     title = f"ResNet-{layers} for {'large' if large else 'small'} images: {about}."
+    choice = "first choice" if layers == 18 else "more time than resnet18, or papers that use it are compared"
 
     def build(shape: tuple[int, ...], num_classes: int, *, dropout: float = 0.0) -> Classifier:
         """{title}
+
+        When: {when}.
+        When not: {when_not}.
 
         Args:
             shape: (channels, height, width) of an image.
@@ -170,7 +174,12 @@ def _resnet(layers: int, about: str, *, large: bool = False) -> Callable[..., Cl
         return pooled([stem, *blocks], 512 * block.expansion, num_classes, dropout)
 
     build.__name__ = build.__qualname__ = word
-    build.__doc__ = (build.__doc__ or "").format(title=title, word=word, width=512 * block.expansion)
+    when = f"images of {'some 200 pixels' if large else 'some 32 pixels'}; {choice}"
+    large_ones = f"images are large: take {word}_imagenet"
+    when_not = "images are small: its stem throws most of them away" if large else large_ones
+    build.__doc__ = (build.__doc__ or "").format(
+        title=title, word=word, width=512 * block.expansion, when=when, when_not=when_not
+    )
     return MODELS.add(word, paper=RESNET_PAPER, corners=DROPOUT)(build)
 
 
@@ -195,6 +204,9 @@ def plain_residual(
 @MODELS.add("resnet110", paper=RESNET_PAPER, corners=DROPOUT)
 def resnet110(shape: tuple[int, ...], num_classes: int, *, dropout: float = 0.0) -> Classifier:
     """ResNet-110 of the paper's CIFAR section: 3 stages of 18 blocks, 16 to 64 channels, shortcuts by padding.
+
+    When: papers on CIFAR that use it are compared.
+    When not: time counts: deep and thin.
 
     Args:
         shape: (channels, height, width) of an image.
@@ -227,6 +239,9 @@ def preactivated(
 def preresnet56(shape: tuple[int, ...], num_classes: int, *, dropout: float = 0.0) -> Classifier:
     """PreResNet-56: norm and ReLU before the convolutions, 3 stages of 9 blocks, 16 to 64 channels.
 
+    When: many runs on small images: few numbers.
+    When not: accuracy counts most.
+
     Args:
         shape: (channels, height, width) of an image.
         num_classes: width of the output.
@@ -253,6 +268,9 @@ WIDE_RESNET_PAPER = "Zagoruyko and Komodakis, 2016, arXiv:1605.07146"
 def wide_resnet28_10(shape: tuple[int, ...], num_classes: int, *, dropout: float = 0.0) -> Classifier:
     """WRN-28-10: three stages of four pre-activation blocks, 160 to 640 channels.
 
+    When: papers on CIFAR that use it are compared.
+    When not: time counts.
+
     Args:
         shape: (channels, height, width) of an image.
         num_classes: width of the output.
@@ -277,6 +295,9 @@ def wide_resnet28_10(shape: tuple[int, ...], num_classes: int, *, dropout: float
 )
 def wide_resnet26_10(shape: tuple[int, ...], num_classes: int, *, dropout: float = 0.0) -> Classifier:
     """WRN-26-10: three stages of four blocks with norm and ReLU after the convolutions, 160 to 640 channels.
+
+    When: papers on focal losses are compared.
+    When not: time counts.
 
     Args:
         shape: (channels, height, width) of an image.
@@ -320,6 +341,9 @@ def densenet121(
 ) -> Classifier:
     """DenseNet-121: dense blocks of 6, 12, 24 and 16 bottlenecks, halved in width and size between them.
 
+    When: papers on CIFAR that use it are compared.
+    When not: memory is short: it keeps all feature maps.
+
     Args:
         shape: (channels, height, width) of an image.
         num_classes: width of the output.
@@ -361,6 +385,9 @@ def small_cnn(
     shape: tuple[int, ...], num_classes: int, *, width: int = 16, hidden: int = 128, dropout: float = 0.0
 ) -> Classifier:
     """Three blocks of 3x3 convolution, batch norm, ReLU and pooling with 1, 2, 4 times `width` channels, flattened.
+
+    When: minutes on a CPU: demos and tests.
+    When not: accuracy counts.
 
     Args:
         shape: (channels, height, width) of an image.
@@ -445,6 +472,9 @@ def vit_small(
 ) -> Classifier:
     """ViT-Small: 384 wide, 12 blocks of 6 heads, the class token's features.
 
+    When: very many images, or papers that use it are compared.
+    When not: images are few: convolutions learn from fewer.
+
     Args:
         shape: (channels, height, width) of an image.
         num_classes: width of the output.
@@ -483,6 +513,9 @@ def mlp(
     shape: tuple[int, ...], num_classes: int, *, hidden: Sequence[int] = (256,), dropout: float = 0.0
 ) -> Classifier:
     """Fully connected layers with ReLU on rows of features (or on flattened images).
+
+    When: rows of numbers or features.
+    When not: images or texts as they are.
 
     Args:
         shape: of one input: (d,) of a row, or (channels, height, width) of an image.
@@ -542,6 +575,9 @@ def text_cnn(
     dropout: float = 0.2,
 ) -> Classifier:
     """Global-pooling text CNN: three convolutions over five words each, 128 filters.
+
+    When: texts without a trained encoder, on a CPU.
+    When not: texts are few: take features of minilm.
 
     Args:
         shape: (length,) of a text's word numbers.

@@ -20,6 +20,9 @@ def timm(
 ) -> Classifier:
     """A model of timm with a new linear head on its pooled features.
 
+    When: large images with a trained network of timm.
+    When not: there is no network access to fetch the weights.
+
     Args:
         shape: (channels, height, width) of an image.
         num_classes: width of the output.
@@ -106,6 +109,9 @@ def hf(
     shape: tuple[int, ...], num_classes: int, *, name: str, pretrained: bool = True, dropout: float = 0.1
 ) -> Classifier:
     """An encoder of the hub with a new linear head, for fine-tuning.
+
+    When: texts or images with a trained encoder of the hub.
+    When not: there is no network access to fetch the weights.
 
     Args:
         shape: (channels, height, width) of an image, or (length,) of a text's tokens.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from confide.checks import check_range
-from confide.types import Floats
+from confide.types import Floats, Indices
 
 
 def upper_bound(events: int, n: int, delta: float) -> float:
@@ -108,9 +109,14 @@ def right_tails(right: int, chances: Floats) -> tuple[float, float]:
         at_least = float(counts[number:].sum()) if number < len(counts) else 0.0
         tails = (at_least, at_most) if few_wrong else (at_most, at_least)
         return min(tails[0], 1.0), min(tails[1], 1.0)
-    skewness = float((chances * (1 - chances) * (1 - 2 * chances)).sum()) / variance**1.5
-    # Half a sample towards the middle: the number right is a whole one.
-    low, high = (right + 0.5 - mean) / math.sqrt(variance), (right - 0.5 - mean) / math.sqrt(variance)
+    return count_tails(right, mean, variance, float((chances * (1 - chances) * (1 - 2 * chances)).sum()))
+
+
+def count_tails(number: int, mean: float, variance: float, third: float) -> tuple[float, float]:
+    """P(at most so many) and P(at least so many) of a count with this mean, variance and third central moment."""
+    skewness = third / variance**1.5
+    # Half a sample towards the middle: the number is a whole one.
+    low, high = (number + 0.5 - mean) / math.sqrt(variance), (number - 0.5 - mean) / math.sqrt(variance)
     return _edgeworth(low, skewness), _edgeworth(-high, -skewness)
 
 
@@ -130,6 +136,26 @@ def _count_law(chances: Floats) -> Floats:
         law[1:] = law[1:] * (1 - chance) + law[:-1] * chance
         law[0] *= 1 - chance
     return law
+
+
+def matched_binomial(mean: Floats, variance: Floats) -> tuple[Indices, Floats]:
+    """Trials and chance of the binomial law with the mean and variance of a sum of Bernoulli draws."""
+    expected = np.maximum(mean, 0.0)
+    chance = np.clip(1 - variance / np.maximum(expected, 1e-300), 1e-9, 1.0)
+    trials = np.maximum(np.ceil(expected), np.round(expected / chance)).clip(1)
+    return trials.astype(np.intp), np.minimum(expected / trials, 1.0)
+
+
+def binomial_quantiles(trials: Indices, chance: Floats, levels: Sequence[float]) -> Floats:
+    """The smallest counts that are not exceeded with these probabilities, one row a level."""
+    from scipy.special import bdtr, bdtrik
+
+    level = np.array(levels)[:, None]
+    sure = (chance <= 0) | (chance >= 1)
+    # Where the continued law passes a level; the count itself may be the next.
+    near = np.maximum(np.floor(bdtrik(level, trials, np.where(sure, 0.5, chance))), 0.0)
+    count = np.where(bdtr(near, trials, chance) >= level, near, near + 1)
+    return np.where(sure, trials * chance, np.minimum(count, trials))
 
 
 def wilson_interval(rate: float, n: float, quantile: float) -> tuple[float, float]:

@@ -30,8 +30,12 @@ from confide.pipeline.preparation import (
 )
 from confide.pipeline.shards import (
     SketchJob as SketchJob,
+    Workers as Workers,
     apply_to_folder as apply_to_folder,
+    evaluate_folder as evaluate_folder,
+    fit_temperature_on_folder as fit_temperature_on_folder,
     sample_folder as sample_folder,
+    sets_of_folder as sets_of_folder,
     sketch_files as sketch_files,
     sketch_folder as sketch_folder,
 )
@@ -45,15 +49,18 @@ from confide.pipeline.training import (
 
 __all__ = [
     "SketchJob",
+    "Workers",
     "add_trust",
     "apply_calibrator",
     "apply_to_folder",
     "calibration_effect",
     "conclude",
+    "evaluate_folder",
     "evaluate_model",
     "extract",
     "fit_calibrator",
     "fit_difficulty",
+    "fit_temperature_on_folder",
     "fit_trust",
     "open_data",
     "predict",
@@ -62,6 +69,7 @@ __all__ = [
     "score_groups",
     "score_predicted_class",
     "score_split",
+    "sets_of_folder",
     "settings_of",
     "sketch_files",
     "sketch_folder",

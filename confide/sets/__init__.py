@@ -6,7 +6,7 @@ from confide.sets.base import (
     SetGroup as SetGroup,
     quantile_rank as quantile_rank,
 )
-from confide.sets.coverage import measure as measure
+from confide.sets.coverage import measure as measure, merged as merged, set_columns as set_columns
 from confide.sets.fitting import (
     ShiftWeights as ShiftWeights,
     fit as fit,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -94,6 +95,75 @@ def measure(
         model=model,
         stage=stage,
     )
+
+
+def merged(sets: PredictionSets, results: Sequence[SetResult]) -> SetResult:
+    """What the same sets do on several parts of the samples together.
+
+    Args:
+        sets: the fitted sets.
+        results: of the parts, as `measure` gives them.
+
+    Returns:
+        Counts of all parts, with intervals and judgements of their own; examples are the largest sets of all.
+
+    Example:
+        >>> val = confide.Predictions.from_probs([[0.7, 0.2, 0.1]] * 20, [0] * 14 + [1] * 4 + [2] * 2, split="val")
+        >>> sets = confide.sets.fit("lac", val, coverage=0.8)
+        >>> confide.sets.merged(sets, [confide.sets.measure(sets, val)] * 2).whole.n
+        40
+    """
+    first = results[0]
+    by = str(sets.by)
+    fits: dict[str, dict[str, SetGroup]] = {"class": {}, by: {g.name: g for g in (*sets.groups, *_named(sets))}}
+    if len(sets.groups) == 1 and not sets.weighted:
+        fits["all"] = {"all samples": sets.groups[0]}
+    groups: dict[tuple[str, str], list[GroupCoverage]] = {}
+    for result in results:
+        for group in result.groups:
+            # Bands that no promise is for are cut at quantiles of every part, and are not those of another.
+            if group.kind in ("all", "class", "cluster", by):
+                groups.setdefault((group.kind, group.name), []).append(group)
+    together = []
+    for (kind, name), parts in groups.items():
+        n = sum(part.n for part in parts)
+        size = sum(part.size * part.n for part in parts) / n
+        hits = None if any(part.covered is None for part in parts) else sum(part.covered or 0 for part in parts)
+        low, high = (math.nan, math.nan) if hits is None else clopper_pearson(hits, n, LEVEL)
+        group = GroupCoverage(kind, name, n, size, hits, low, high, parts[0].promised)
+        promised = sum(own[0].promised for (other, _), own in groups.items() if other == kind)
+        fit = fits.get(kind, {}).get(name, name)
+        together.append(_judged(group, fit, sets.coverage, LEVEL / max(promised, 1)))
+    sizes: dict[int, int] = {}
+    for result in results:
+        for size_of_set, count in result.sizes:
+            sizes[size_of_set] = sizes.get(size_of_set, 0) + count
+    examples = sorted((e for result in results for e in result.examples), key=lambda e: -e.size)[:MOST_EXAMPLES]
+    counts = tuple(sorted(sizes.items()))
+    return replace(first, groups=tuple(together), sizes=counts, examples=tuple(examples))
+
+
+def set_columns(sets: PredictionSets, predictions: Predictions) -> dict[str, NDArray[Any]]:
+    """Id, size and the names of the classes of every set, as columns of a table.
+
+    Args:
+        sets: the fitted sets.
+        predictions: of the samples.
+
+    Returns:
+        The columns `id`, `size` and `classes`, whose names are joined by ` | `.
+
+    Example:
+        >>> val = confide.Predictions.from_probs([[0.7, 0.2, 0.1]] * 20, [0] * 14 + [1] * 4 + [2] * 2, split="val")
+        >>> confide.sets.set_columns(confide.sets.fit("lac", val, coverage=0.8), val.take([0]))["classes"].tolist()
+        ['0 | 1']
+    """
+    names = np.array(predictions.class_names or sets.class_names or list(map(str, range(sets.num_classes))))
+    sizes, texts = [], []
+    for _, block in sets.blocks(predictions):
+        sizes += np.count_nonzero(block, axis=1).tolist()
+        texts += [" | ".join(names[row]) for row in block]
+    return {"id": predictions.ids, "size": np.array(sizes), "classes": np.array(texts)}
 
 
 def _group(

@@ -17,6 +17,9 @@ LARGEST = 1e9
 def lac(rows: ClassRows) -> Floats:
     """Least ambiguous classes, s = 1 - p: the smallest sets on average.
 
+    When: the smallest sets on average are wanted.
+    When not: hard samples must be covered as often as easy ones: they are covered less.
+
     Args:
         rows: probabilities, in any order.
 
@@ -40,6 +43,9 @@ def lac(rows: ClassRows) -> Floats:
 )
 def aps(rows: ClassRows, *, randomized: bool = True) -> Floats:
     """Adaptive prediction sets, s = (sum of all p in front) + u p: large where the model is unsure.
+
+    When: sets shall be larger where the model is unsure, and every kind of sample covered.
+    When not: the smallest sets on average are wanted.
 
     Args:
         rows: probabilities in falling order.
@@ -66,6 +72,9 @@ def aps(rows: ClassRows, *, randomized: bool = True) -> Floats:
 )
 def raps(rows: ClassRows, *, penalty: float | None = None, k_reg: int | None = None, randomized: bool = True) -> Floats:
     """Regularised adaptive sets, s = aps + penalty max(0, rank - k_reg): no long tails of unlikely classes.
+
+    When: classes are many: without the long tails of aps.
+    When not: classes are few: aps is simpler.
 
     Args:
         rows: probabilities in falling order.
@@ -98,6 +107,9 @@ def raps(rows: ClassRows, *, penalty: float | None = None, k_reg: int | None = N
 def saps(rows: ClassRows, *, weight: float | None = None, randomized: bool = True) -> Floats:
     """Sorted adaptive sets, s = u p_max for the first class, else p_max + (rank - 2 + u) weight: ranks only.
 
+    When: classes are many and only the order of the probabilities is trusted.
+    When not: classes are few: aps is simpler.
+
     Args:
         rows: probabilities in falling order.
         weight: of a rank; None takes the one with the smallest sets on a fifth of the fit.
@@ -126,6 +138,9 @@ def saps(rows: ClassRows, *, weight: float | None = None, randomized: bool = Tru
 )
 def top_k(rows: ClassRows, *, randomized: bool = False) -> Floats:
     """The k likeliest classes, s = rank - 1 + u: every set of one size.
+
+    When: every set must have one size, as in a list of suggestions.
+    When not: easy samples shall have small sets.
 
     Args:
         rows: probabilities in falling order.

@@ -134,6 +134,9 @@ def loss_gradient(model: Model, images: Tensor, labels: Tensor, variable: Tensor
 def fgsm(model: Model, images: Tensor, labels: Tensor, *, draws: Draws, epsilon: float = 8 / 255) -> Tensor:
     """Fast gradient sign, x + epsilon sign(gradient of the loss).
 
+    When: a quick look at how fragile a network is.
+    When not: robustness is claimed: one step finds little.
+
     Args:
         epsilon: largest change of a value; 0 leaves the image.
     """
@@ -156,6 +159,9 @@ def pgd(
     step_size: float = 0.25,
 ) -> Tensor:
     """Projected gradient, x <- within epsilon of the image(x + step sign(gradient)), from a random start.
+
+    When: robustness within a small change of pixels is claimed.
+    When not: natural changes are the fear: use the corruptions.
 
     Args:
         epsilon: largest change of a value; 0 leaves the image.
@@ -195,6 +201,9 @@ def recolour(
     """Functional adversarial attack, x -> x + f(colour of x), f linear between the points of a grid of colours.
 
     Differs from the paper: the grid lies in RGB instead of CIELUV, and steps follow the sign of the gradient.
+
+    When: changes of colour that people accept are feared.
+    When not: pictures are grey.
 
     Args:
         epsilon: largest change of a channel; 0 leaves the image. Default: the choice of the paper.

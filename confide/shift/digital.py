@@ -17,7 +17,11 @@ from confide.shift.base import SHIFTS, box_matrix, check_images, corruption, fil
 
 @corruption("brightness", small=(0.05, 0.1, 0.15, 0.2, 0.3), large=(0.1, 0.2, 0.3, 0.4, 0.5))
 def brightness(images: Tensor, draws: Draws, parameters: tuple[float, ...]) -> Tensor:
-    """More light, V + c in hue, saturation, value."""
+    """More light, V + c in hue, saturation, value.
+
+    When: daylight and exposure vary.
+    When not: such pictures cannot occur: a fall in accuracy then says nothing about use.
+    """
     value = images.amax(dim=1, keepdim=True)
     raised = (value + parameters[0]).clamp_max(1.0)
     # With hue and saturation kept, all channels grow by the same factor; black has none and turns grey.
@@ -26,7 +30,11 @@ def brightness(images: Tensor, draws: Draws, parameters: tuple[float, ...]) -> T
 
 @corruption("contrast", small=(0.75, 0.5, 0.4, 0.3, 0.15), large=(0.4, 0.3, 0.2, 0.1, 0.05))
 def contrast(images: Tensor, draws: Draws, parameters: tuple[float, ...]) -> Tensor:
-    """Less contrast, (x - mean of the channel) c + mean of the channel."""
+    """Less contrast, (x - mean of the channel) c + mean of the channel.
+
+    When: haze, cheap cameras and flat light occur.
+    When not: such pictures cannot occur: a fall in accuracy then says nothing about use.
+    """
     # Summed in float64: the mean of an image must not depend on how a batch is cut.
     means = images.double().mean(dim=(2, 3), keepdim=True).float()
     return (images - means) * parameters[0] + means
@@ -40,7 +48,11 @@ def contrast(images: Tensor, draws: Draws, parameters: tuple[float, ...]) -> Ten
     large=((0.3, 0.0), (0.1, 0.0), (2.0, 0.0), (5.0, 0.1), (20.0, 0.2)),
 )
 def saturate(images: Tensor, draws: Draws, parameters: tuple[float, ...]) -> Tensor:
-    """Paler (severity 1, 2) or stronger colours, a S + b in hue, saturation, value."""
+    """Paler (severity 1, 2) or stronger colours, a S + b in hue, saturation, value.
+
+    When: cameras process colours differently.
+    When not: pictures are grey.
+    """
     factor, shift = parameters
     value = images.amax(dim=1, keepdim=True)
     spread = value - images.amin(dim=1, keepdim=True)
@@ -71,6 +83,9 @@ def elastic_transform(images: Tensor, draws: Draws, parameters: tuple[float, ...
     """A random affine map, then displacements alpha Gaussian(uniform noise in ±1, sigma); bilinear, reflecting.
 
     The affine map carries three points about the middle to places up to ±a away in both directions.
+
+    When: shapes are soft or scanned pages bend.
+    When not: such pictures cannot occur: a fall in accuracy then says nothing about use.
     """
     alpha, sigma, reach = parameters
     height, width = images.shape[-2:]
@@ -117,7 +132,11 @@ def _sample(images: Tensor, rows: Tensor, columns: Tensor, *, edge_twice: bool) 
     "pixelate", small=(0.95, 0.9, 0.85, 0.75, 0.65), large=(0.6, 0.5, 0.4, 0.3, 0.25), smallest=lambda parameters: 8
 )
 def pixelate(images: Tensor, draws: Draws, parameters: tuple[float, ...]) -> Tensor:
-    """Large pixels, scaled to the share c by boxes and back."""
+    """Large pixels, scaled to the share c by boxes and back.
+
+    When: pictures are enlarged from thumbnails.
+    When not: such pictures cannot occur: a fall in accuracy then says nothing about use.
+    """
     down, across = (int(side * parameters[0]) for side in images.shape[-2:])
     height, width = images.shape[-2:]
     small = filter_sides(images, box_matrix(height, down), box_matrix(width, across))
@@ -154,7 +173,11 @@ CHROMINANCE_STEPS = (
     large=(25, 18, 15, 10, 7),
 )
 def jpeg_compression(images: Tensor, draws: Draws, parameters: tuple[float, ...]) -> Tensor:
-    """JPEG at quality c, 4:2:0: cosine transform of 8 x 8 blocks, rounded to the steps of the quality, and back."""
+    """JPEG at quality c, 4:2:0: cosine transform of 8 x 8 blocks, rounded to the steps of the quality, and back.
+
+    When: pictures are compressed on the way.
+    When not: such pictures cannot occur: a fall in accuracy then says nothing about use.
+    """
     return jpeg_roundtrip(images, int(parameters[0]))
 
 

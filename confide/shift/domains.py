@@ -21,7 +21,11 @@ from confide.shift.weather import smooth_noise
     large=(0.2, 0.4, 0.6, 0.8, 1.0),
 )
 def grey(images: Tensor, draws: Draws, parameters: tuple[float, ...]) -> Tensor:
-    """A black and white picture, x + s (grey of x - x); severity 5 has no colour left."""
+    """A black and white picture, x + s (grey of x - x); severity 5 has no colour left.
+
+    When: cameras without colour may be used.
+    When not: colour carries the class and is always there.
+    """
     return images + parameters[0] * (luminance(images) - images)
 
 
@@ -37,6 +41,9 @@ def sketch(images: Tensor, draws: Draws, parameters: tuple[float, ...]) -> Tenso
     """Dark lines on white paper where the picture changes, mixed in by s; severity 5 is the drawing alone.
 
     A line is as dark as the slope of the smoothed grey picture, relative to the steep end (95 %) of its slopes.
+
+    When: drawings may come in place of photographs.
+    When not: such pictures cannot occur: a fall in accuracy then says nothing about use.
     """
     share, sigma = parameters
     tone = gaussian_filter(luminance(images), sigma)
@@ -66,6 +73,9 @@ def stylised(images: Tensor, draws: Draws, parameters: tuple[float, ...]) -> Ten
     """Phase of the image, amplitude |X|^(1 - s) |T|^s of a texture T, then mean and spread of its patches, by s.
 
     In the spirit of Stylized-ImageNet without its network: the textures are drawn (waves, clouds, two colours).
+
+    When: does the network go by texture rather than shape?
+    When not: such pictures cannot occur: a fall in accuracy then says nothing about use.
     """
     share, patch = parameters[0], int(parameters[1])
     texture = textures(draws, *images.shape[1:])

@@ -15,7 +15,11 @@ from confide.shift.base import corruption, filter_sides, gaussian_filter, line_b
 
 @corruption("gaussian_noise", small=(0.04, 0.06, 0.08, 0.09, 0.10), large=(0.08, 0.12, 0.18, 0.26, 0.38))
 def gaussian_noise(images: Tensor, draws: Draws, parameters: tuple[float, ...]) -> Tensor:
-    """Gaussian noise on every value, x + N(0, c)."""
+    """Gaussian noise on every value, x + N(0, c).
+
+    When: light is poor and sensors are small.
+    When not: such pictures cannot occur: a fall in accuracy then says nothing about use.
+    """
     return images + draws.normal("noise", *images.shape[1:]).mul_(parameters[0])
 
 
@@ -30,6 +34,9 @@ def shot_noise(images: Tensor, draws: Draws, parameters: tuple[float, ...]) -> T
 
     A Poisson number of rate x c is the sum of one of the rate of the 8-bit level below x, drawn by a table, and one of
     the small rest, drawn term by term.
+
+    When: light is so poor that its grains count.
+    When not: such pictures cannot occur: a fall in accuracy then says nothing about use.
     """
     scale = parameters[0]
     level = (images * GREY_LEVELS + 1e-3).floor()
@@ -82,7 +89,11 @@ def _poisson_term_by_term(rate: Tensor, drawn: Tensor) -> Tensor:
 
 @corruption("impulse_noise", small=(0.01, 0.02, 0.03, 0.05, 0.07), large=(0.03, 0.06, 0.09, 0.17, 0.27))
 def impulse_noise(images: Tensor, draws: Draws, parameters: tuple[float, ...]) -> Tensor:
-    """Salt and pepper, a share c of the values (each channel on its own) set to 0 or 1, half each."""
+    """Salt and pepper, a share c of the values (each channel on its own) set to 0 or 1, half each.
+
+    When: transmission drops single pixels.
+    When not: such pictures cannot occur: a fall in accuracy then says nothing about use.
+    """
     share = parameters[0]
     drawn = draws.uniform("noise", *images.shape[1:])
     salted = torch.where(drawn < share, 1.0, images)
@@ -91,7 +102,11 @@ def impulse_noise(images: Tensor, draws: Draws, parameters: tuple[float, ...]) -
 
 @corruption("speckle_noise", kind="extra", small=(0.06, 0.1, 0.12, 0.16, 0.2), large=(0.15, 0.2, 0.35, 0.45, 0.6))
 def speckle_noise(images: Tensor, draws: Draws, parameters: tuple[float, ...]) -> Tensor:
-    """Noise that grows with the value, x + x N(0, c)."""
+    """Noise that grows with the value, x + x N(0, c).
+
+    When: radar, ultrasound or laser pictures.
+    When not: such pictures cannot occur: a fall in accuracy then says nothing about use.
+    """
     return images + images * draws.normal("noise", *images.shape[1:]).mul_(parameters[0])
 
 
@@ -103,7 +118,11 @@ def speckle_noise(images: Tensor, draws: Draws, parameters: tuple[float, ...]) -
     smallest=lambda parameters: int(4 * parameters[0] + 0.5) + 1,
 )
 def gaussian_blur(images: Tensor, draws: Draws, parameters: tuple[float, ...]) -> Tensor:
-    """Gaussian smoothing of standard deviation c, cut off at 4 c."""
+    """Gaussian smoothing of standard deviation c, cut off at 4 c.
+
+    When: pictures are shrunk or smoothed on the way.
+    When not: such pictures cannot occur: a fall in accuracy then says nothing about use.
+    """
     return gaussian_filter(images, parameters[0])
 
 
@@ -138,7 +157,11 @@ def disk_kernel(radius: float, sigma: float) -> NDArray[np.float64]:
     smallest=lambda parameters: len(disk_kernel(*parameters)) // 2 + 1,
 )
 def defocus_blur(images: Tensor, draws: Draws, parameters: tuple[float, ...]) -> Tensor:
-    """A lens out of focus, convolution with a smoothed disk of radius r; the border reflects."""
+    """A lens out of focus, convolution with a smoothed disk of radius r; the border reflects.
+
+    When: focus may fail.
+    When not: such pictures cannot occur: a fall in accuracy then says nothing about use.
+    """
     kernel = torch.from_numpy(disk_kernel(*parameters)).to(images.device)
     n, channels, height, width = images.shape
     reach = len(kernel) // 2
@@ -168,6 +191,9 @@ def glass_blur(images: Tensor, draws: Draws, parameters: tuple[float, ...]) -> T
     """Frosted glass, Gaussian blur, n passes in which each pixel swaps with one nearby, blur again.
 
     A pass goes from the bottom right up; the offsets are uniform in [-d, d) in both directions.
+
+    When: pictures are taken through structured glass.
+    When not: such pictures cannot occur: a fall in accuracy then says nothing about use.
     """
     sigma, reach, passes = parameters[0], int(parameters[1]), int(parameters[2])
     soft = gaussian_filter(images, sigma)
@@ -209,7 +235,11 @@ def wave_fronts(height: int, width: int, reach: int) -> list[Tensor]:
     smallest=lambda parameters: 2 * int(parameters[0]),
 )
 def motion_blur(images: Tensor, draws: Draws, parameters: tuple[float, ...]) -> Tensor:
-    """A camera that moves, a one-sided Gaussian line of radius r and width sigma at an angle uniform in ±45°."""
+    """A camera that moves, a one-sided Gaussian line of radius r and width sigma at an angle uniform in ±45°.
+
+    When: camera or subject moves.
+    When not: such pictures cannot occur: a fall in accuracy then says nothing about use.
+    """
     degrees = draws.numbers("angle", 1)[:, 0] * 90.0 - 45.0
     return line_blur(images, int(parameters[0]), parameters[1], degrees)
 
@@ -224,7 +254,11 @@ def motion_blur(images: Tensor, draws: Draws, parameters: tuple[float, ...]) -> 
     smallest=lambda parameters: 8,
 )
 def zoom_blur(images: Tensor, draws: Draws, parameters: tuple[float, ...]) -> Tensor:
-    """A camera that nears, the mean of the image and its centre zooms by 1, 1 + step, ... below the top."""
+    """A camera that nears, the mean of the image and its centre zooms by 1, 1 + step, ... below the top.
+
+    When: the camera nears while it exposes.
+    When not: such pictures cannot occur: a fall in accuracy then says nothing about use.
+    """
     factors = zoom_factors(*parameters)
     height, width = images.shape[-2:]
     total = images.clone()

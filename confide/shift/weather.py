@@ -19,7 +19,11 @@ from confide.shift.base import corruption, filter_sides, gaussian_filter, line_b
     large=((1.5, 2.0), (2.0, 2.0), (2.5, 1.7), (2.5, 1.5), (3.0, 1.4)),
 )
 def fog(images: Tensor, draws: Draws, parameters: tuple[float, ...]) -> Tensor:
-    """Fog, (x + c plasma) max / (max + c), where max is the brightest value of the image."""
+    """Fog, (x + c plasma) max / (max + c), where max is the brightest value of the image.
+
+    When: pictures are taken outdoors.
+    When not: such pictures cannot occur: a fall in accuracy then says nothing about use.
+    """
     strength, decay = parameters
     height, width = images.shape[-2:]
     layer = plasma(draws, max(height, width), decay)[:, None, :height, :width]
@@ -68,6 +72,9 @@ def frost(images: Tensor, draws: Draws, parameters: tuple[float, ...]) -> Tensor
 
     Differs from the benchmark: its layer is a random crop of five photographs, ours is drawn for every image, so
     results are comparable among themselves and not with published frost figures.
+
+    When: pictures are taken through cold glass.
+    When not: such pictures cannot occur: a fall in accuracy then says nothing about use.
     """
     keep, cover = parameters
     layer = crystals(draws, *images.shape[-2:])
@@ -127,6 +134,9 @@ def snow(images: Tensor, draws: Draws, parameters: tuple[float, ...]) -> Tensor:
     """Falling snow, w x + (1 - w) max(x, 1.5 grey + 0.5), plus a layer of streaks and the same turned by 180°.
 
     The layer: N(mean, deviation), zoomed, values under t set to 0, moved along an angle of -135° to -45°.
+
+    When: pictures are taken outdoors in winter.
+    When not: such pictures cannot occur: a fall in accuracy then says nothing about use.
     """
     mean, deviation, zoom, threshold, radius, sigma, share = parameters
     height, width = images.shape[-2:]
@@ -171,6 +181,9 @@ def spatter(images: Tensor, draws: Draws, parameters: tuple[float, ...]) -> Tens
     """Drops where smoothed noise passes a threshold, water (severity 1 to 3, embossed edges) or mud (4 and 5).
 
     Differs from the benchmark: the rim of a drop is where its mask ends, not what an edge detector finds of it.
+
+    When: drops or dirt sit on the lens.
+    When not: such pictures cannot occur: a fall in accuracy then says nothing about use.
     """
     mean, deviation, blur, threshold, strength, mud = parameters
     noise = draws.normal("layer", 1, *images.shape[-2:]).mul_(deviation).add_(mean)

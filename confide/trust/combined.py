@@ -381,6 +381,9 @@ def combined(
 ) -> Combined:
     """Probability of being right, sigmoid(w . s + b), s: confidence, entropy, margin, energy, oracle, RMD, neighbours.
 
+    When: features of a pre-trained network are at hand: clearly ahead of max-softmax on CIFAR-10.
+    When not: there are only logits: hardly ahead of max-softmax.
+
     Args:
         predictions: held-out ones, right and wrong.
         features: rows `n d` of the same samples; left out, only the outputs are combined.

@@ -59,6 +59,9 @@ def restore_neighbours(numbers: JsonObject, tensors: dict[str, Tensor]) -> Neigh
 def knn(predictions: Predictions, features: FeatureRows, *, k: int = 10) -> NeighbourDistance:
     """Negative distance to the k-th nearest training sample of any class; fit it on the training features.
 
+    When: data from elsewhere are to be found and training features are at hand.
+    When not: errors on known data are to be found: on CIFAR-10 max-softmax is ahead.
+
     Args:
         predictions: of the training samples; only their number counts.
         features: rows `n d` of the same samples.
@@ -126,6 +129,9 @@ def restore_rmd(numbers: JsonObject, tensors: dict[str, Tensor]) -> RelativeMaha
 )
 def rmd(predictions: Predictions, features: FeatureRows, *, shrinkage: str = "auto") -> RelativeMahalanobis:
     """Negative relative Mahalanobis distance, MD_agnostic(x) - MD_predicted(x); fit it on the training features.
+
+    When: data from elsewhere are to be found and training features are at hand.
+    When not: errors on known data are to be found by it alone: max-softmax is ahead; inside combined it helps.
 
     Args:
         predictions: of the training samples; their labels say which row is of which class.
@@ -264,6 +270,9 @@ def trust_score(
     alpha: float = 0.0,
 ) -> TrustScore:
     """TrustScore, d(nearest class other than the predicted) / d(predicted class); fit it on the training features.
+
+    When: training features separate the classes and each prediction needs a reason to show.
+    When not: training samples are too many to search, or features are poor.
 
     Args:
         predictions: of the training samples; their labels say which row is of which class.

@@ -357,9 +357,14 @@ def _dropout_mask(shape: tuple[int, ...], dropout: float, generator: torch.Gener
 def steep_slope(
     predictions: Predictions, features: FeatureRows | None = None, *, recipe: OracleRecipe, objective: OracleObjective
 ) -> OracleScorer:
-    """Oracle with the steep slope loss: exp(-a+ z/(1+|z|)) for right, exp(a- z/(1+|z|)) for wrong; trust iff z > 0.
+    """Oracle with the steep slope loss: exp(-a_pos z/(1+|z|)) if right, exp(a_neg z/(1+|z|)) if wrong.
 
-    Differs from eq. 8: its printed exponents have both signs reversed.
+    Trustworthy iff z > 0.
+
+    When: a decision at its own line z > 0 is wanted, tuned on validation data.
+    When not: a threshold of one's own will do: max-softmax catches as many errors.
+
+    Differs from eq. 8: its printed exponents have both signs reversed (see the errata).
 
     Args:
         predictions: held-out ones, right and wrong.
@@ -404,6 +409,9 @@ def tcp(
 ) -> OracleScorer:
     """Oracle of the true class probability, (sigmoid(z) - p_y)^2.
 
+    When: some thousand held-out predictions and features: the probability of the true class.
+    When not: few held-out samples are wrong.
+
     Args:
         predictions: held-out ones, right and wrong.
         features: rows `n d` of the same samples; left out, the oracle looks at the outputs alone.
@@ -444,6 +452,12 @@ def binary_cross_entropy(
 ) -> OracleScorer:
     """Oracle with binary cross-entropy, -o log sigmoid(z) - (1 - o) log sigmoid(-z), one term per sample.
 
+    When: some thousand held-out predictions and features: a probability of being right.
+    When not: few held-out samples are wrong: an oracle cannot learn from them.
+
+    Differs from the released code: one term a sample; `form="released"` repeats its broadcasting error (see the
+    errata).
+
     Args:
         predictions: held-out ones, right and wrong.
         features: rows `n d` of the same samples; left out, the oracle looks at the outputs alone.
@@ -482,6 +496,12 @@ def binary_focal(
     predictions: Predictions, features: FeatureRows | None = None, *, recipe: OracleRecipe, objective: OracleObjective
 ) -> OracleScorer:
     """Oracle with the binary focal loss, -(1 - p_o)^gamma log p_o of the true outcome o, one term per sample.
+
+    When: as binary_cross_entropy, with mostly easy samples.
+    When not: a probability is wanted, or few held-out samples are wrong.
+
+    Differs from the released code: one term a sample; `form="released"` repeats its broadcasting error (see the
+    errata).
 
     Args:
         predictions: held-out ones, right and wrong.
@@ -528,6 +548,9 @@ def class_balanced(
     beta: float = 0.999,
 ) -> OracleScorer:
     """Oracle with class-balanced binary cross-entropy, w_o = (1 - beta) / (1 - beta^n_o) for o in {wrong, right}.
+
+    When: an oracle decides at z > 0 and right samples outnumber wrong ones.
+    When not: a probability is wanted.
 
     Args:
         predictions: held-out ones, right and wrong.

@@ -82,6 +82,9 @@ def largest_probability(predictions: Predictions) -> PerSample:
 def mcp(predictions: Predictions | None = None, features: FeatureRows | None = None) -> OutputScore:
     """Maximum class probability, max_k p_k: the baseline every other predictor must beat.
 
+    When: always first.
+    When not: data from elsewhere are the fear: networks are sure there too.
+
     Args:
         predictions: not used: nothing is fitted.
         features: not used.
@@ -109,6 +112,9 @@ def negative_entropy(predictions: Predictions) -> PerSample:
 @TRUST.add("entropy", paper="Hendrycks & Gimpel, 2017, arXiv:1610.02136", **output_score_facts(negative_entropy))
 def entropy(predictions: Predictions | None = None, features: FeatureRows | None = None) -> OutputScore:
     """Negative entropy, sum_k p_k log p_k: 0 where one class has all, -log c where all are equal.
+
+    When: all classes' shares of the doubt matter.
+    When not: top errors are ranked: max-softmax does as well.
 
     Args:
         predictions: not used: nothing is fitted.
@@ -139,6 +145,9 @@ def probability_margin(predictions: Predictions) -> PerSample:
 )
 def margin(predictions: Predictions | None = None, features: FeatureRows | None = None) -> OutputScore:
     """Softmax margin, p_(1) - p_(2): largest probability minus the second largest.
+
+    When: two classes compete for the top.
+    When not: there are more than two contenders: entropy sees them.
 
     Args:
         predictions: not used: nothing is fitted.
@@ -181,6 +190,9 @@ def energy(
 ) -> OutputScore:
     """Energy confidence, T log sum_k exp(z_k / T); compare within one model only, and never from probabilities.
 
+    When: data from elsewhere are to be found.
+    When not: errors on known data are to be found: on CIFAR-10 max-softmax is ahead; never from probabilities.
+
     Args:
         predictions: not used: nothing is fitted.
         features: not used.
@@ -210,6 +222,9 @@ def largest_logit(predictions: Predictions) -> PerSample:
 @TRUST.add("max_logit", paper="Hendrycks et al., 2022, arXiv:1911.11132", **output_score_facts(largest_logit))
 def max_logit(predictions: Predictions | None = None, features: FeatureRows | None = None) -> OutputScore:
     """Largest logit, max_k z_k; compare within one model only, and never from probabilities.
+
+    When: data from elsewhere are to be found, with many classes.
+    When not: errors on known data are to be found, or there are only probabilities.
 
     Args:
         predictions: not used: nothing is fitted.
@@ -280,6 +295,9 @@ def maxlogit_pnorm(predictions: Predictions, features: FeatureRows | None = None
 
     Falls back to the confidence where no p ranks better than that.
 
+    When: a network ranks its errors badly by max-softmax.
+    When not: max-softmax ranks well: it then falls back to it.
+
     Args:
         predictions: held-out ones, with logits.
         features: not used.
@@ -341,6 +359,9 @@ def ensemble(
 ) -> MembersScore:
     """Ensemble agreement, mean_s p_s(predicted class); call it with the members' logits, s x n x c.
 
+    When: several trained networks can be run.
+    When not: one network is all there is, or the price counts.
+
     Args:
         predictions: not used: nothing is fitted.
         features: not used here; the members' logits are given in the call.
@@ -384,6 +405,9 @@ def mc_dropout(
     predictions: Predictions | None = None, features: FeatureRows | None = None, *, average: str = "logits"
 ) -> MembersScore:
     """Monte-Carlo dropout, sum_k p_k log p_k of the average of s passes; call it with their logits, s x n x c.
+
+    When: the network has dropout and may be run many times a sample.
+    When not: one pass is all that can be paid.
 
     Args:
         predictions: not used: nothing is fitted.

@@ -25,6 +25,13 @@ def test_it_says_what_it_is_and_where_it_comes_from(family, method):
 
 
 @pytest.mark.parametrize(("family", "method"), METHODS, ids=IDS)
+def test_it_says_when_to_take_it_and_when_not(family, method):
+    assert method.advice.when, f"the docstring of {family} '{method.word}' has no line 'When: ...'"
+    assert method.advice.when_not, f"the docstring of {family} '{method.word}' has no line 'When not: ...'"
+    assert "When" not in method.advice.when + method.advice.differs
+
+
+@pytest.mark.parametrize(("family", "method"), METHODS, ids=IDS)
 def test_every_option_is_explained(family, method):
     text = inspect.getdoc(method.function)
     for name in method.options:

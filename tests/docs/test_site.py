@@ -1,7 +1,9 @@
 """The pages that the site is made of, without building it."""
 
 import os
+import re
 import runpy
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from confide.cli.list import FAMILIES, registry_of
 ROOT = Path(__file__).parents[2]
 TUTORIALS = sorted((ROOT / "tutorials").glob("*.py"))
 SITE = runpy.run_path(str(ROOT / "tools" / "site.py"))
+TYPESET = runpy.run_path(str(ROOT / "tools" / "typeset.py"))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -19,7 +22,47 @@ def test_every_method_has_a_page_with_its_options_and_what_was_measured(family):
         page = SITE["method_page"](family, method)
         assert page.startswith(f"# {method.word}\n")
         assert all(f"| `{option}` |" in page for option in method.options)
+        assert "**When to use it.** " in page
+        assert "**When not.** " in page
         assert ("Not measured." in page) == (not SITE["measured"](family, method.word))
+
+
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family not in SITE["WITHOUT_FORMULA"]])
+def test_a_drawn_formula_holds_all_that_its_docstring_says(family):
+    back = {greek: name for name, greek in TYPESET["GREEK"].items()} | {
+        "𝟙": "1",
+        "∑": "sum",
+        "×": "x",
+        "∝": "proportionalto",
+    }
+    for method in registry_of(family):
+        drawn = TYPESET["typeset"](method.summary)
+        text = "".join(ElementTree.fromstring(f"<p>{drawn}</p>").itertext())  # also: it is well-formed
+        for sign, name in back.items():
+            text = text.replace(sign, name)
+        said = method.summary.replace("sqrt(", "(")
+        assert re.sub(r"[^A-Za-zÀ-ÿ0-9]", "", text) == re.sub(r"[^A-Za-zÀ-ÿ0-9]", "", said), method.word
+
+
+@pytest.mark.parametrize(
+    ("formula", "drawn"),
+    [
+        ("z / T", "<mfrac><mi>z</mi><mi>T</mi></mfrac>"),
+        ("beta^n_k", "<msup><mi>β</mi><mrow><msub><mi>n</mi><mi>k</mi></msub></mrow></msup>"),
+        ("sum_k q_k", "<munder><mo>∑</mo><mi>k</mi></munder>"),
+        ("(1 - beta) / (1 + beta)", '<mfrac><mrow><mn>1</mn><mo form="infix">−</mo><mi>β</mi></mrow>'),
+        ("1[y = k]", '<mn>𝟙</mn><mo fence="true" form="prefix">[</mo>'),
+        ("sqrt(p)", "<msqrt><mi>p</mi></msqrt>"),
+    ],
+)
+def test_a_formula_is_drawn_as_it_would_be_written(formula, drawn):
+    assert drawn in TYPESET["typeset"](formula)
+
+
+def test_words_are_no_formula():
+    assert TYPESET["typeset"]("one number with a sign: 15 bins (empty ones too)") == (
+        "one number with a sign: 15 bins (empty ones too)"
+    )
 
 
 def test_measured_numbers_are_the_rows_of_the_results():
@@ -27,6 +70,25 @@ def test_measured_numbers_are_the_rows_of_the_results():
     (row,) = (line for line in lines if line.startswith("| dac |"))
     assert row in SITE["method_page"]("calibrators", registry_of("calibrators").get("dac"))
     assert "| logistic |" in SITE["method_page"]("calibrators", registry_of("calibrators").get("second_opinion"))
+
+
+def test_a_page_that_would_ask_another_server_is_found(tmp_path):
+    (tmp_path / "good.html").write_text(
+        '<a href="https://example.org">read</a> <img src="a.png"> <script src="../b.js"></script> <code>https://x.y</code>'
+    )
+    assert SITE["requests_elsewhere"](tmp_path) == []
+    for bad in (
+        '<script async src="https://cdn.example.org/x.js">',
+        '<link rel="stylesheet" href="//fonts.example.org/css">',
+        "<img alt='' src='http://example.org/a.png'>",
+        "<style>a { background: url(https://example.org/a.png) }</style>",
+    ):
+        (tmp_path / "bad.html").write_text(bad)
+        assert len(SITE["requests_elsewhere"](tmp_path)) == 1, bad
+
+
+def test_every_guide_of_the_menu_is_a_page():
+    assert all((ROOT / "docs" / f"{name}.md").exists() for name in SITE["GUIDES"].values())
 
 
 def test_every_page_of_results_that_the_site_reads_is_there():

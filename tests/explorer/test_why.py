@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("duckdb", reason="duckdb is not installed (extra: explore)")
 
-from confide.explorer.reliability import _reliability
+from confide.explorer.reliability import ConfidenceSums, confidence_cells, reliability_of
 from confide.predictions import Predictions
 
 
@@ -36,14 +36,16 @@ def test_rows_chosen_by_the_label_are_not_judged(client):
 
 
 def test_calibrated_rows_are_called_wrong_in_five_per_cent_of_draws_at_most():
+    def verdict(sure, right):
+        return reliability_of(ConfidenceSums.of(sure, confidence_cells(sure, right)), few=sure).verdict
+
     rng = np.random.default_rng(4)
     claimed = 0
     for _ in range(150):
         sure = rng.beta(6, 1.5, 300)
-        claimed += _reliability(sure, (rng.random(300) < sure).astype(float), ()).verdict in ("over", "under")
+        claimed += verdict(sure, rng.random(300) < sure) in ("over", "under")
     assert claimed <= 15  # 5 % of 150 and 2.8 standard deviations
-    too_sure = _reliability(sure, (rng.random(300) < sure - 0.15).astype(float), ())
-    assert too_sure.verdict == "over"
+    assert verdict(sure, rng.random(300) < sure - 0.15) == "over"
 
 
 def test_confused_classes_are_counted_with_how_sure_they_are(client):
@@ -202,3 +204,57 @@ def test_the_report_is_drawn_with_marks_that_are_filters(serve, run_folder):
     found = json.loads(client.send("GET", f"/api/find?{by_class}")[2])
     assert found["count"] == client.get("find", split="test", model="plain", stage="raw", prediction="1")["count"]
     assert serve(run_folder / "predictions" / "plain-test.parquet").send("GET", "/report")[0] == 404
+
+
+def test_quick_counts_pages_and_sums_are_those_of_the_plain_way(serve, tmp_path, monkeypatch):
+    """Rows are counted on the smaller side, first rows found without an order of all, reliability taken from sums."""
+    from urllib.parse import parse_qsl
+
+    from confide.explorer import queries
+    from confide.explorer.reliability import row_reliability
+
+    rng, n = np.random.default_rng(3), 3000
+    sure, camera = rng.uniform(0.3, 1, n), np.array(["a", "b", "c", "d"])[rng.integers(0, 4, n)]
+    blur = np.where(rng.random(n) < 0.1, np.nan, rng.normal(size=n))
+    Predictions.from_pairs(rng.random(n) < sure, sure, camera=camera, blur=blur).save(tmp_path / "p.parquet")
+    serve(tmp_path / "p.parquet")
+    explorer = serve.explorers[0]
+    monkeypatch.setattr(queries, "FIRST_ROWS", 40)
+    opened = ("c.camera", "c.blur")
+    for text in (
+        "sort=-confidence",
+        "confidence=0.4..&sort=confidence",
+        "c.blur=-1..1&c.camera=a&c.camera=c&sort=-c.blur",
+        "c.blur=1..&c.camera=b&outcome=wrong&sort=c.blur",
+        "confidence=0.9..0.91&sort=-confidence",
+        "c.camera=b&outcome=right&c.blur=..0&sort=c.blur",
+    ):
+        query = queries.parse_query(explorer.database, parse_qsl(text, keep_blank_values=True))
+        fits, whole = explorer.queries.fits(query), explorer.queries._sorted(query)
+        expected = whole[fits[whole]]
+        for start in (0, 7, 38):
+            rows, total = explorer.queries.page(query, start, 5)
+            assert (rows.tolist(), total) == (expected[start : start + 5].tolist(), fits.sum()), text
+        assert explorer.queries.order(query).tolist() == expected.tolist()
+        summary = explorer.queries.summarise(query, opened)
+        for column in query.columns.values():
+            codes = explorer.database.codes(column)[explorer.queries.fits(query, (column.key,))]
+            if column.kind == "number":
+                assert summary.histograms[column.key] == np.bincount(codes, minlength=37)[1:].tolist(), text
+            elif column.kind == "category":
+                facet = summary.facets[column.key]
+                assert {v.value: v.count for v in facet.values if v.count} == {
+                    column.values[k]: int((codes == k + 1).sum()) for k in range(len(column.values)) if k + 1 in codes
+                }
+                assert facet.none == (codes == 0).sum()
+        found = row_reliability(explorer.queries, query)
+        model = query.model_stage
+        says = explorer.database.values(model.columns["confidence"])[fits]
+        hit = explorer.database.codes(model.columns["outcome"])[fits] == 2
+        gaps = says - hit
+        assert (found.n, found.confidence, found.accuracy) == pytest.approx((len(says), says.mean(), hit.mean()))
+        assert found.high + found.low == pytest.approx(2 * gaps.mean(), abs=0.02)
+        if len(gaps) > 100:
+            assert found.high - found.low == pytest.approx(2 * 1.96 * gaps.std() / np.sqrt(len(gaps)), rel=0.05)
+        assert found.chance == pytest.approx(1.96 * np.sqrt((says * (1 - says)).sum()) / len(says), rel=1e-3)
+        assert sum(b.n for b in found.bins) == len(says)

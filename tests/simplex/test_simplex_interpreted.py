@@ -1,4 +1,4 @@
-"""The GPU kernels of the losses, without a GPU: by Triton's interpreter, value and gradient against float64."""
+"""The GPU kernels of the losses, without a GPU: by Triton's interpreter, against what the CPU gives."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).with_name("interpreted.py")
-
 
 @pytest.mark.slow
-def test_the_gpu_kernels_give_what_float64_gives() -> None:
+@pytest.mark.parametrize("script", ["interpreted.py", "sample_facts_interpreted.py"])
+def test_the_gpu_kernels_give_what_the_host_gives(script: str) -> None:
     pytest.importorskip("triton", reason="Triton's interpreter runs the kernels")
     environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, SCRIPT], capture_output=True, text=True, env=environment, check=False)
+    done = subprocess.run(
+        [sys.executable, Path(__file__).with_name(script)], capture_output=True, text=True, env=environment, check=False
+    )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert done.stdout.endswith(" cases, 0 wrong\n")

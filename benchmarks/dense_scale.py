@@ -1,0 +1,182 @@
+"""Evaluation and calibration of segmented images that are made on the fly: 500 of 1024 x 2048 pixels and 19 classes.
+
+The images are made so that the truth is known: labels are drawn from softmax(z) in blocks of 64 x 64 pixels, and the
+model says 1.5 z, so that the right temperature is 1.5. What was counted is kept in --state after every few images, and
+the same command goes on from there.
+
+python -m benchmarks.dense_scale --images 500 --state dense-state --out benchmarks/results/dense.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import resource
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+import confide
+from confide.evaluation import Sketch, evaluate_sketch
+
+CLASSES, HEIGHT, WIDTH, BLOCK, SURE = 19, 1024, 2048, 64, 1.5
+BANDS = (2.0, 8.0)
+KEEP_EVERY = 10
+WORDS = ("accuracy", "confidence_gap", "nll", "ece", "auroc", "aurc")
+
+
+class Images:
+    """Images by number, the same at every call."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        rng = np.random.default_rng((seed, 0))
+        self.texture = rng.standard_normal((CLASSES, HEIGHT, WIDTH), dtype=np.float32)
+        self.texture *= np.float32(0.3)
+
+    def image(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Logits `c h w` of a model that is too sure, and labels `h w` with a border that does not count."""
+        rng = np.random.default_rng((self.seed, 1 + number))
+        coarse = rng.standard_normal((CLASSES, HEIGHT // BLOCK, WIDTH // BLOCK), dtype=np.float32)
+        coarse *= np.float32(2.5 * rng.gamma(8, 1 / 8))  # some images are easier than others
+        logits = coarse.repeat(BLOCK, axis=1).repeat(BLOCK, axis=2)
+        logits += np.roll(self.texture, int(rng.integers(WIDTH)), axis=2)
+        weights = np.exp(logits)
+        shared = rng.random((HEIGHT // BLOCK, WIDTH // BLOCK), dtype=np.float32)
+        below = shared.repeat(BLOCK, axis=0).repeat(BLOCK, axis=1) * weights.sum(axis=0)
+        labels, total = np.zeros((HEIGHT, WIDTH), dtype=np.uint8), np.zeros((HEIGHT, WIDTH), dtype=np.float32)
+        for k in range(CLASSES - 1):
+            total += weights[k]
+            labels += total < below
+        labels[:8] = labels[-8:] = 255
+        logits *= np.float32(SURE)
+        return logits, labels
+
+    def predictions(self, first: int, last: int) -> Iterator[confide.Predictions]:
+        """The pixels of one image after the other."""
+        for number in range(first, last):
+            logits, labels = self.image(number)
+            yield from confide.dense.image_predictions([logits], [labels], ids=[number], boundary=BANDS)
+
+
+def memory() -> float:
+    """The largest memory of this process so far, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def count(images: Images, number: int, state: Path) -> tuple[Sketch, dict[str, float]]:
+    """The sketch of so many images, continued from what is kept."""
+    kept, log = state / "sketch.npz", state / "log.json"
+    sketch, spent = Sketch(by=("boundary",)), {"images": 0, "make": 0.0, "count": 0.0, "memory": 0.0}
+    if kept.exists():
+        sketch, spent = Sketch.load(kept), json.loads(log.read_text())
+    for k in range(int(spent["images"]), number):
+        start = time.process_time()
+        logits, labels = images.image(k)
+        made = time.process_time()
+        for shard in confide.dense.image_predictions([logits], [labels], ids=[k], boundary=BANDS):
+            sketch.add(shard)
+        spent["make"] += made - start
+        spent["count"] += time.process_time() - made
+        spent["images"], spent["memory"] = k + 1, max(spent["memory"], memory())
+        if (k + 1) % KEEP_EVERY == 0 or k + 1 == number:
+            sketch.save(kept)
+            log.write_text(json.dumps(spent))
+            print(f"{k + 1} images, {spent['count'] / (k + 1):.2f} s to count each, {memory():.0f} MB", flush=True)
+    return sketch, spent
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--images", type=int, default=500)
+    parser.add_argument("--fit", type=int, default=20, help="further images that calibrators are fitted on")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--state", required=True, help="a folder for what was counted so far")
+    parser.add_argument("--out", default="benchmarks/results/dense.md")
+    args = parser.parse_args()
+    images, state = Images(args.seed), Path(args.state)
+    state.mkdir(parents=True, exist_ok=True)
+
+    def held_out() -> Iterator[confide.Predictions]:
+        return (shard.replace(split="val") for shard in images.predictions(10_000, 10_000 + args.fit))
+
+    if not (state / "fits.json").exists():
+        fits: dict[str, dict[str, float]] = {}
+        for word, exact in (("temperature", False), ("temperature", True), ("vector", False), ("isotonic", False)):
+            start = time.process_time()
+            calibrator = confide.calibrators.fit_stream(word, held_out, exact=exact)
+            name = f"{word}, all pixels" if exact else f"{word}, {calibrator.n:,} pixels"
+            calibrator.save(state / f"{len(fits)}.json")
+            fits[name] = {"seconds": time.process_time() - start, "memory": memory()}
+            fits[name]["temperature"] = calibrator.temperature if word == "temperature" else 0.0
+            print(name, fits[name], flush=True)
+        (state / "fits.json").write_text(json.dumps(fits))
+    fits = json.loads((state / "fits.json").read_text())
+    sketch, spent = count(images, args.images, state)
+    start = time.process_time()
+    evaluation = evaluate_sketch(sketch, [*WORDS, "classwise_ece"])
+    evaluated = time.process_time() - start
+    if not (state / "calibrated.json").exists():
+        gaps = {}
+        for k, name in enumerate(fits):
+            calibrator = confide.calibrators.load(state / f"{k}.json")
+            moved = confide.evaluation.sketch_of(calibrator(p) for p in images.predictions(0, 4))
+            gaps[name] = evaluate_sketch(moved, ["ece"], False).value("ece")
+        gaps["none"] = evaluate_sketch(confide.evaluation.sketch_of(images.predictions(0, 4)), ["ece"], False).value(
+            "ece"
+        )
+        (state / "calibrated.json").write_text(json.dumps(gaps))
+    gaps = json.loads((state / "calibrated.json").read_text())
+    n = int(spent["images"])
+    lines = [
+        "# Segmented images in streams",
+        "",
+        f"{n} images of {HEIGHT} x {WIDTH} pixels and {CLASSES} classes, {sketch.rows:,} pixels that count, made on "
+        f"the fly (all together {n * CLASSES * HEIGHT * WIDTH * 4 / 1e9:.0f} GB of logits); no real ones. One process, "
+        "one thread.",
+        "",
+        f"Made in {spent['make']:.0f} s of CPU, counted in {spent['count']:.0f} s ({spent['count'] / n:.2f} s an "
+        f"image), evaluated in {evaluated:.1f} s. Memory at most {max(spent['memory'], memory()):.0f} MB, of which one "
+        "image's logits and the texture that images are made of are "
+        f"{2 * CLASSES * HEIGHT * WIDTH * 4 / 2**20:.0f} MB.",
+        "",
+        "| pixels | n | " + " | ".join(WORDS) + " |",
+        "|---" * (len(WORDS) + 2) + "|",
+    ]
+    for group in (None, *sorted(sketch.groups)):
+        rows = {m.metric: m for m in evaluation.measurements if m.group == group}
+        cells = [f"{rows[w].value:.4f} ({rows[w].low:.4f} to {rows[w].high:.4f})" for w in WORDS]
+        lines.append(f"| {group or 'all'} | {rows['ece'].n:,} | " + " | ".join(cells) + " |")
+    notes = {m.metric: m.note for m in evaluation.measurements if m.group is None and m.note}
+    lines += [
+        "",
+        "In brackets the 95 % interval, by images. "
+        + "; ".join(f"{word}: {note}" for word, note in notes.items())
+        + ".",
+        "",
+        f"Calibrators fitted in streams on {args.fit} other images of {args.fit * (HEIGHT - 16) * WIDTH:,} pixels that "
+        f"count (the right temperature is {SURE}), and ECE on 4 of the images above:",
+        "",
+        "| fit | CPU, s | memory at most, MB | temperature | ECE |",
+        "|---|---|---|---|---|",
+        f"| none | | | | {gaps['none']:.4f} |",
+    ]
+    for name, own in fits.items():
+        degree = f"{own['temperature']:.5f}" if own["temperature"] else ""
+        lines.append(f"| {name} | {own['seconds']:.0f} | {own['memory']:.0f} | {degree} | {gaps[name]:.4f} |")
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    lines += [
+        "",
+        f"`python -m benchmarks.dense_scale --images {args.images} --fit {args.fit} --seed {args.seed} --state FOLDER`"
+        f", commit {commit}, {platform.processor() or platform.machine()}.",
+    ]
+    Path(args.out).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
