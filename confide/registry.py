@@ -106,8 +106,8 @@ class Method(Generic[S]):
     def advice(self) -> Advice:
         """When to take it and when not, and how it differs from its paper: lines of the docstring."""
         text, ends = inspect.getdoc(self.function) or "", "|".join(ADVICE)
-        found = (re.search(rf"^{head}(.+?)(?=\n\n|\n(?:{ends})|\Z)", text, re.M | re.S) for head in ADVICE)
-        return Advice(*(re.sub(r"\s+", " ", line[1]) if line else "" for line in found))
+        lines = (re.search(rf"^{head}(.+?)(?=\n\n|\n(?:{ends})|\Z)", text, re.M | re.S) for head in ADVICE)
+        return Advice(*(re.sub(r"\s+", " ", line[1]) if line else "" for line in lines))
 
     @cached_property
     def options(self) -> Options:

@@ -132,12 +132,12 @@ def workers_of(args: argparse.Namespace, folder: str | Path) -> Workers:
 
     if not args.engine:
         refuse_flags(args, ("workers", "parts"), "without --engine a folder is read by this process")
-    given = Path(folder)
-    parts = Path(args.parts) if args.parts else given.parent / f"{given.name}-parts"
+    place = Path(folder)
+    parts = Path(args.parts) if args.parts else place.parent / f"{place.name}-parts"
     return Workers(parts, args.engine, args.workers or 2)
 
 
-# Predictions that a verb is given, and what is doubtful about them.
+# Predictions that a verb is place, and what is doubtful about them.
 
 
 WEIGHTS = "column that says how much each sample counts (default: weight, where FILE has it)"
