@@ -180,8 +180,7 @@ class Binned:
         several as one the covariance of the units' sums is what is known: normal draws have it. Errors of the same bins
         (ECE, MCE) that ask with the same stream share the draws.
         """
-        state: dict[str, Any] = rng.bit_generator.state["state"]
-        key = (draws, int(state["state"]))
+        key = (draws, int(rng.bit_generator.state["state"]["state"]))
         if key not in self._drawn:
             self._drawn[key] = self._chance_gaps(draws, rng)
         return self._drawn[key]

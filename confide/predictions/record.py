@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from confide.block_sizes import CACHED_FLOAT64, rows_in
+from confide.block_sizes import CACHED_FLOAT64, FEATURE_ROWS, rows_in
 from confide.checks import (
     InputError,
     as_tensor,
@@ -33,7 +33,6 @@ from confide.files.columns import (
     CORRECT_COLUMNS,
     ROLE_COLUMNS,
     WEIGHT_COLUMNS,
-    Columns,
     classes_of_columns,
     column_roles,
 )
@@ -61,7 +60,7 @@ from confide.predictions.tables import (
     top1_outputs,
 )
 from confide.records import Features, Ids, default_ids, rows_of
-from confide.types import Floats, Indices, Labels, Logits, PerSample, Probs
+from confide.types import AnyArray, Columns, Floats, Indices, Labels, Logits, PerSample, Probs
 
 T = TypeVar("T")
 
@@ -120,7 +119,7 @@ class Predictions:
         *,
         outputs: Outputs | None = None,
         trust: Any = None,
-        columns: Mapping[str, Any] | None = None,
+        columns: Mapping[str, AnyArray] | None = None,
         class_names: Sequence[str] | None = None,
         weights: Any = None,
         unit: str | None = None,
@@ -415,7 +414,7 @@ class Predictions:
         *,
         probs: Any = None,
         label_names: Sequence[str] | None = None,
-        columns: Mapping[str, Any] | None = None,
+        columns: Mapping[str, AnyArray] | None = None,
     ) -> Predictions:
         """Several labels a sample, each yes or no: a row of two classes for every label of a sample that is known.
 
@@ -1091,6 +1090,6 @@ def feature_rows(predictions: Predictions, features: Any, name: str = "features"
         raise InputError(f"{name} must be {n} x d, one row per prediction, got shape {tuple(rows.shape)}")
     rows = rows if rows.dtype in (torch.float32, torch.float64) else rows.to(torch.float32)
     # By blocks, and only their sums: a test of every value at once would hold the rows twice more.
-    if not all(bool(torch.isfinite(block.sum())) for block in torch.split(rows, 8192)):
+    if not all(bool(torch.isfinite(block.sum())) for block in torch.split(rows, FEATURE_ROWS)):
         check_finite(rows, name)
     return rows

@@ -20,7 +20,6 @@ from confide.checks import (
 from confide.files.columns import (
     SCORE_COLUMNS,
     ColumnRoles,
-    Columns,
     are_words,
     class_indices_of,
     class_names_of,
@@ -38,6 +37,7 @@ from confide.predictions.outputs import (
     probability_outputs,
 )
 from confide.records import default_ids
+from confide.types import AnyArray, Columns
 
 SAMPLE, LABEL_NAME = "sample", "label_name"
 """Columns of multilabel predictions: the sample that a row belongs to, and which of its labels it is."""
@@ -97,7 +97,7 @@ def multilabel_fields(
     split: str | None,
     probs: Any,
     label_names: Sequence[str] | None,
-    columns: Mapping[str, Any] | None,
+    columns: Mapping[str, AnyArray] | None,
 ) -> RecordFields:
     """A row of two classes for every label of a sample that is known, label by label."""
     if (logits is None) == (probs is None):
