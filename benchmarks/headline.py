@@ -16,7 +16,8 @@ import numpy as np
 from benchmarks import ROOT
 from benchmarks.findings.cells import markdown
 from benchmarks.lib import titles
-from benchmarks.resplits.judge import AGAIN, OPINION_WORK, POST_HOC, TUNED
+from benchmarks.resplits.judge import AGAIN, OPINION_WORK, POST_HOC
+from benchmarks.resplits.trainings import TUNED
 from confide import files
 
 PAGES = ("README.md", "docs/findings.md")

@@ -277,7 +277,7 @@ def make_opinions(work: Work, seed: int) -> None:
 def settings_of(work: Work, epochs: int, method: str, seed: int) -> Settings:
     """All methods train alike but for their loss, the extractor's own network as is usual for it."""
     loss, _, start = method.partition("+")
-    chosen = {"epochs": epochs, "seed": seed + OTHER_START * int(start or 0)}
+    chosen: dict[str, Any] = {"epochs": epochs, "seed": seed + OTHER_START * int(start or 0)}
     if loss == TUNED:
         return Settings.from_dict({**TUNING, **AVERAGED, **chosen, "model": f"features:{work.args.extractor}"})
     known = method_named(loss).resolved()
