@@ -469,7 +469,7 @@ def page(results: list[dict[str, Any]], losses: Mapping[str, np.ndarray]) -> str
         "Price: trainings; 10^9 multiplications an image. `pair`: cross-entropy from two starts. `quintet`: these two",
         f"and {', '.join(f'`{name}`' for name in GROUPS['quintet'][2:])}, so five losses and starts of one split, not",
         "five of cross-entropy. Fine-tuned: EfficientNet-Lite0, 224 pixels, 6 epochs, rates 0.05 (head) and 0.005, one",
-        "setting, not searched, three seeds. Another may do better. Milliseconds on one NVIDIA H200: EfficientNet-Lite0",
+        "setting, not searched, three seeds. Another may do better. Milliseconds on an NVIDIA H200: Lite0 takes",
         "0.2 an image, enlarging included (60,000 in 11 s), ResNet-18 0.01 with the mirror image (15,000 in 0.2 s).",
     ]
     lines += ["", "## The rule", "", rule_text(losses)]
