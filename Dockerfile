@@ -9,7 +9,7 @@ FROM debian:trixie-slim
 RUN apt-get update \
  && apt-get install -y --no-install-recommends python3-torch python3-venv \
  && rm -rf /var/lib/apt/lists/*
-COPY pyproject.toml README.md LICENSE /source/
+COPY pyproject.toml setup.py README.md LICENSE /source/
 COPY confide /source/confide
 # The environment sees Debian's torch, so that pip fetches none of its own.
 RUN python3 -m venv --system-site-packages /opt/confide \

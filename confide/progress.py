@@ -12,6 +12,8 @@ class Progress:
     """`with Progress("train", total) as progress: progress.step(1, note)`; silent when quick or not wanted."""
 
     quiet = False
+    result = ""
+    """Where a verb's result will be; told once, before the first line of work that takes its time."""
 
     def __init__(self, what: str, total: int, *, patience: float = 2.0) -> None:
         self.what, self.total, self.patience = what, max(total, 1), patience
@@ -28,6 +30,9 @@ class Progress:
         passed = now - self.began
         if Progress.quiet or passed < self.patience or (now - self.drawn < 0.2 and self.done < self.total):
             return
+        if Progress.result:
+            print(f"the result will be in {Progress.result}", file=sys.stderr)
+            Progress.result = ""
         if not self.shown:
             self._bar = _notebook_bar(self.what, self.total)
         if self._bar is not None:

@@ -57,3 +57,17 @@ def test_terminal_says_what_how_far_and_how_long(
     assert "train  50 %" in shown
     assert "left  loss 0.5" in shown
     assert shown.endswith("\r\x1b[K")
+
+
+def test_where_the_result_will_be_is_told_once_before_long_work(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Progress, "quiet", False)
+    monkeypatch.setattr(Progress, "result", "runs/mine")
+    with Progress("quick", 1) as progress:
+        progress.step()
+    assert capsys.readouterr().err == ""
+    for _ in range(2):
+        with Progress("train", 2, patience=0) as progress:
+            progress.step(2)
+    assert capsys.readouterr().err.count("the result will be in runs/mine\n") == 1

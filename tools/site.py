@@ -1,7 +1,7 @@
 """The site: what is in docs/, a page for every method, the tutorials with what they print, results, and a reference.
 
 python tools/site.py build/site            # needs the extra `docs`; `make docs` does it
-python tools/site.py build/site --quick    # without running the tutorials
+python tools/site.py build/site --quick    # without running the tutorials and the demo
 
 Everything is gathered into a folder beside the target, with the links of the repository, and handed to mkdocs, which
 stops at a link that leads nowhere. Numbers come from benchmarks/results; a method without any is "not measured".
@@ -31,6 +31,7 @@ from confide.cli.list import FAMILIES, registry_of
 from confide.registry import ADVICE, Method
 
 sys.path.insert(0, str(Path(__file__).parent))
+from snapshot import record
 from typeset import typeset
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -248,10 +249,26 @@ def signature_of(thing: Any) -> str:
 
 # The tree of pages.
 
-GUIDES = (
-    *("metrics", "calibration", "decisions", "sets", "trust", "difficulty", "losses", "training", "shift"),
-    *("monitor", "answers", "multilabel", "dense", "data", "report", "explorer", "scale"),
-)
+GUIDES = {
+    "Evaluate": "metrics",
+    "Calibrate": "calibration",
+    "Decide": "decisions",
+    "Prediction sets": "sets",
+    "Trust": "trust",
+    "Difficulty and label errors": "difficulty",
+    "Train": "training",
+    "Losses": "losses",
+    "Shift": "shift",
+    "Monitor": "monitor",
+    "Explore": "explorer",
+    "Scale": "scale",
+    "Generated answers": "answers",
+    "Several labels": "multilabel",
+    "Pixels and boxes": "dense",
+    "Data": "data",
+    "The report": "report",
+}
+"""Title -> page of docs/."""
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
 
@@ -284,7 +301,8 @@ def gather(source: Path, *, run: bool = True) -> dict[str, Any]:
     shutil.copytree(ROOT / "docs" / "images", source / "docs" / "images")
     for picture in RESULTS.rglob("*.png"):
         shutil.copy(picture, source / picture.relative_to(ROOT))
-    return settings_of(source, methods_of(source), tutorials_of(source, run), references_of(source))
+    live = live_of(source) if run else []
+    return settings_of(source, methods_of(source), tutorials_of(source, run), references_of(source), live)
 
 
 def write(path: Path, text: str) -> None:
@@ -325,6 +343,28 @@ def tutorials_of(source: Path, run: bool) -> list[Any]:
     return menu
 
 
+LIVE = """# Live
+
+[The report of the demo](../live/report.html): what `confide demo` ends with.
+
+[The explorer on the same run](../live/index.html), read only: sort, filter by one thing at a time, open samples.
+`confide explore` on a run of yours shows all of it, and keeps tags.
+
+Both were made when this site was built, by `confide demo --epochs 2` and `tools/snapshot.py`; the demo itself trains
+for 10 epochs.
+"""
+
+
+def live_of(source: Path) -> list[Any]:
+    """The report of a short demo and a snapshot of its explorer, which work without a server of ours."""
+    run = source.with_name("demo")
+    command = [sys.executable, "-m", "confide", "demo", "--out", str(run), "--epochs", "2", "--quiet"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    record(run, source / "live")
+    write(source / "docs" / "live.md", LIVE)
+    return [{"Live": "docs/live.md"}]
+
+
 def references_of(source: Path) -> list[Any]:
     menu = []
     for name in MODULES:
@@ -333,10 +373,17 @@ def references_of(source: Path) -> list[Any]:
     return menu
 
 
-def settings_of(source: Path, methods: list[Any], tutorials: list[Any], reference: list[Any]) -> dict[str, Any]:
+def settings_of(
+    source: Path, methods: list[Any], tutorials: list[Any], reference: list[Any], live: list[Any]
+) -> dict[str, Any]:
     """The settings of mkdocs: nothing is fetched from elsewhere."""
-    guides = [f"docs/{name}.md" for name in GUIDES if (source / "docs" / f"{name}.md").exists()]
-    start = [{"Confide": "README.md"}, {"Five minutes": "docs/start.md"}, {"Which method": "docs/which_method.md"}]
+    guides = [{title: f"docs/{name}.md"} for title, name in GUIDES.items()]
+    start = [
+        {"Confide": "README.md"},
+        {"Five minutes": "docs/start.md"},
+        {"Which method": "docs/which_method.md"},
+        *live,
+    ]
     results = ["docs/findings.md", "benchmarks/results/papers/verdicts.md", "benchmarks/results/papers/main.md"]
     results += ["benchmarks/results/resplits/resplits.md", "benchmarks/results/losses_cpu.md", "docs/errata.md"]
     about = ["docs/architecture.md", "docs/bench.md", "CONTRIBUTING.md", "ROADMAP.md", "CHANGELOG.md", "SECURITY.md"]
@@ -374,6 +421,25 @@ def settings_of(source: Path, methods: list[Any], tutorials: list[Any], referenc
     }
 
 
+# What a page would fetch from elsewhere, by itself: a link that a reader follows is none of it.
+
+ELSEWHERE = re.compile(
+    r"""<(?:script|img|link|iframe|source|video|audio|object|embed)\b[^>]*?\b(?:src|href|srcset|data)=["']?(?:https?:)?//"""
+    r"""|url\(\s*["']?(?:https?:)?//|@import\s+["'](?:https?:)?//""",
+    re.I,
+)
+
+
+def requests_elsewhere(folder: Path) -> list[str]:
+    """Pages and styles that would ask another server, each with the place."""
+    found = []
+    for page in sorted(folder.rglob("*")):
+        if page.suffix in (".html", ".css"):
+            text = page.read_text(encoding="utf-8")
+            found += [f"{page.relative_to(folder)}: {text[m.start() : m.end() + 40]}" for m in ELSEWHERE.finditer(text)]
+    return found
+
+
 def main() -> None:
     target = Path(sys.argv[1]).resolve()
     source = target.with_name(target.name + "-source")
@@ -385,6 +451,8 @@ def main() -> None:
     quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}  # an advertisement, not a warning of this build
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-f", str(config)]
     subprocess.run(command, check=True, env=quiet)
+    if places := requests_elsewhere(target):
+        raise SystemExit("these would be fetched from elsewhere:\n" + "\n".join(places))
     print(f"{sum(1 for _ in target.rglob('*.html'))} pages: {target / 'index.html'}")
     print(f"search works where it is served: python -m http.server -d {target}")
 

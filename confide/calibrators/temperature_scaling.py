@@ -343,7 +343,7 @@ def temperature(
 ) -> FittedValues:
     """Temperature scaling, softmax(z / T) with one T for all classes.
 
-    When: first, and with few samples alone: one number, predicted classes and ranks kept.
+    When: first: one number, and predicted classes stay; with many classes and few samples hard to beat.
     When not: groups or shifted data are wrong in different directions: one number serves all alike.
 
     Args:

@@ -127,6 +127,8 @@ def guarded(run: Callable[[argparse.Namespace], int | None], args: argparse.Name
         if not is_out_of_memory(error):
             raise
         print(f"confide: {_out_of_memory(str(error))}", file=sys.stderr)
+    finally:
+        Progress.result = ""
     return 1
 
 

@@ -27,6 +27,7 @@ def run(args: argparse.Namespace) -> None:
     from confide.checks import InputError
     from confide.cli.result_tables import show_outcome
     from confide.experiment import run as run_experiment
+    from confide.progress import Progress
 
     if (args.config is None) == (args.recipe is None):
         raise InputError(
@@ -34,4 +35,6 @@ def run(args: argparse.Namespace) -> None:
         )
     source = args.config or args.recipe
     changes = parse_options(args.set, "--set must be FIELD=VALUE")
-    show_outcome(run_experiment(source, args.out or Path("runs") / Path(source).stem, **changes), args.json)
+    folder = args.out or Path("runs") / Path(source).stem
+    Progress.result = str(folder)
+    show_outcome(run_experiment(source, folder, **changes), args.json)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from confide.cli.shared import parse_options, print_json, text_table
+from confide.progress import Progress
 
 if TYPE_CHECKING:
     from confide.results import Evaluation
@@ -151,6 +152,7 @@ def check_not_shifted(args: argparse.Namespace) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Grid, out-of-distribution data, report."""
+    Progress.result = args.out
     from confide.robustness import ShiftRequest
 
     calibrators = () if args.no_calibrate else args.calibrate

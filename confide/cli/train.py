@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from confide.cli.shared import parse_options, print_json, refuse_flags, text_table
+from confide.progress import Progress
 
 if TYPE_CHECKING:
     from confide.training.jobs import TrainingJob, TrainingOutcome
@@ -66,6 +67,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    Progress.result = args.out
     outcomes = _run_jobs(training_jobs(args), args)
     failed = [outcome for outcome in outcomes if outcome.error is not None]
     if len(failed) < len(outcomes):

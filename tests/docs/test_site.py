@@ -72,6 +72,25 @@ def test_measured_numbers_are_the_rows_of_the_results():
     assert "| logistic |" in SITE["method_page"]("calibrators", registry_of("calibrators").get("second_opinion"))
 
 
+def test_a_page_that_would_ask_another_server_is_found(tmp_path):
+    (tmp_path / "good.html").write_text(
+        '<a href="https://example.org">read</a> <img src="a.png"> <script src="../b.js"></script> <code>https://x.y</code>'
+    )
+    assert SITE["requests_elsewhere"](tmp_path) == []
+    for bad in (
+        '<script async src="https://cdn.example.org/x.js">',
+        '<link rel="stylesheet" href="//fonts.example.org/css">',
+        "<img alt='' src='http://example.org/a.png'>",
+        "<style>a { background: url(https://example.org/a.png) }</style>",
+    ):
+        (tmp_path / "bad.html").write_text(bad)
+        assert len(SITE["requests_elsewhere"](tmp_path)) == 1, bad
+
+
+def test_every_guide_of_the_menu_is_a_page():
+    assert all((ROOT / "docs" / f"{name}.md").exists() for name in SITE["GUIDES"].values())
+
+
 def test_every_page_of_results_that_the_site_reads_is_there():
     assert all((SITE["RESULTS"] / page).exists() for pages in SITE["MEASURED"].values() for page in pages)
 

@@ -26,7 +26,7 @@ def run(*command: str | Path, cwd: Path) -> str:
 
 def test_errors_name_extras_that_bring_the_package() -> None:
     text = (ROOT / "pyproject.toml").read_text()
-    table = text[text.index("[project.optional-dependencies]") : text.index("[project.scripts]")]
+    table = text[text.index("[project.optional-dependencies]") : text.index("[project.urls]")]
     extras = {
         name: {re.split(r"[\[<>=;]", found)[0].lower().replace("-", "_") for found in re.findall(r'"([^"]+)"', body)}
         for name, body in re.findall(r"^(\w+) = \[(.*?)\]$", table, re.MULTILINE | re.DOTALL)
@@ -65,6 +65,20 @@ def test_wheel_and_archive_hold_the_package_and_nothing_else(built: Path) -> Non
     assert {*tracked, "README.md", "LICENSE", "pyproject.toml"} <= archived
     run(sys.executable, "-m", "twine", "check", "--strict", wheel, archive, cwd=ROOT)
     run(Path(sys.executable).parent / "check-wheel-contents", wheel, cwd=ROOT)
+
+
+@pytest.mark.slow
+def test_the_package_index_gets_whole_addresses(built: Path) -> None:
+    (wheel,) = built.glob("*.whl")
+    opened = zipfile.ZipFile(wheel)
+    meta = Parser().parsestr(opened.read(next(n for n in opened.namelist() if n.endswith("METADATA"))).decode())
+    assert {line.split(",")[0] for line in meta.get_all("Project-URL") or []} >= {"Source", "Issues", "Changelog"}
+    assert meta["Description-Content-Type"] == "text/markdown"
+    text = str(meta.get_payload())
+    links = re.findall(r"\]\(([^)\s]+)\)", text)
+    assert len(links) > 10
+    assert [link for link in links if not link.startswith(("https://", "#"))] == []
+    assert re.search(r"!\[[^\]]*\]\(https://\S+/raw/main/docs/images/\S+\.png\)", text)
 
 
 def stub_wheel(folder: Path, name: str, version: str) -> None:
