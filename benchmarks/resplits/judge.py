@@ -467,7 +467,8 @@ def page(results: list[dict[str, Any]], losses: Mapping[str, np.ndarray]) -> str
         for method in METHODS:
             several = cell_rows(results, epochs, method)
             if len(several) > 1:
-                table += [[f"`{method}` ({len(several)})", *stage_line(several, stage)[:6]] for stage in COMMON]
+                known = [stage for stage in COMMON if all(stage in r["clean"] for r in several)]
+                table += [[f"`{method}` ({len(several)})", *stage_line(several, stage)[:6]] for stage in known]
         lines += ["", f"## Losses, {epochs} epochs", "", markdown(["method (seeds)", *HEAD[:6]], table)]
     lines += ["", "## You may train again", "", markdown(["network (seeds)", *HEAD, "price"], again_rows(results))]
     lines += [
@@ -475,7 +476,8 @@ def page(results: list[dict[str, Any]], losses: Mapping[str, np.ndarray]) -> str
         "Price: trainings; 10^9 multiplications an image. `pair`: cross-entropy from two starts. `quintet`: these two",
         f"and {', '.join(f'`{name}`' for name in GROUPS['quintet'][2:])}, so five losses and starts of one split, not",
         "five of cross-entropy. Fine-tuned: EfficientNet-Lite0, 224 pixels, 6 epochs, rates 0.05 (head) and 0.005, one",
-        "setting, not searched, three seeds. Another may do better.",
+        "setting, not searched, three seeds. Another may do better. Milliseconds on an NVIDIA H200: Lite0 takes",
+        "0.2 an image, enlarging included (60,000 in 11 s), ResNet-18 0.01 with the mirror image (15,000 in 0.2 s).",
     ]
     lines += ["", "## The rule", "", rule_text(losses)]
     there = {(r["epochs"], r["method"], r["seed"]) for r in results if r["method"] in METHODS}

@@ -117,9 +117,9 @@ alike. Written by `python -m benchmarks.resplits travelling`.
 {markdown(head, lines)}
 
 Asked: unseen ECE at most 6.5 % ({_met(unseen <= 6.5)}: {unseen:.2f}), clean ECE at most 0.1 points above
-({_met(clean <= 0.1)}: {clean:+.2f}), both of `batch`. Where it fails: noise, when no noise was fitted on;
-other shares of the classes, which it still takes for a little hardness; clean images (`sample`). A `batch` below 200
-images keeps the clean temperature.
+({_met(clean <= 0.1)}: {clean:+.2f}), both of `batch`. Where it fails: noise, when no noise was fitted on; clean images
+(`sample`). A `batch` below 200 images, or one that moves no further than clean images of other class shares do on
+average, keeps the clean temperature; twice as far as that cost 0.2 points on unseen corruptions of validation images.
 
 The statistics were chosen by the error of the estimated accuracy on validation cells of categories left out (some
 twenty sets; with the collapse of classes 4.9 points, without 5.9). Figures on test cells were in sight, so that these

@@ -171,7 +171,8 @@ def against_mapie(val: confide.Predictions, test: confide.Predictions, repeats: 
             repeats,
         )
         classifier, peer = theirs()
-        fitted_on, options = np.arange(len(labels)), {}
+        fitted_on = np.arange(len(labels))
+        options: dict[str, Any] = {}
         if word == "raps":
             # MAPIE chooses both options on a stratified part of its own: ours are given its choice and its other rows.
             # From the second class behind k_reg on it draws the last class with p less the penalty in front; the
@@ -179,7 +180,7 @@ def against_mapie(val: confide.Predictions, test: confide.Predictions, repeats: 
             score = classifier._mapie_classifier.conformity_score_function_
             split = StratifiedShuffleSplit(n_splits=1, test_size=score.size_raps, random_state=PEER_SEED)
             fitted_on, _ = next(split.split(probs[0], labels))
-            options: dict[str, Any] = {"penalty": float(score.lambda_star), "k_reg": int(score.k_star[0])}
+            options = {"penalty": float(score.lambda_star), "k_reg": int(score.k_star[0])}
             score._compute_v_parameter = partial(APSConformityScore._compute_v_parameter, score)
             as_authors = classifier.predict_set(probs[1], conformity_score_params=last)[1][:, :, 0]
             print(

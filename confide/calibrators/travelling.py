@@ -31,8 +31,6 @@ CLEAN_DRAWS = 20
 """Other shares of the classes with which the clean samples count."""
 SMALLEST_BATCH = 200
 """Below so many samples the statistics of a batch say more about chance than about the batch."""
-NOISE = 2.0
-"""Typical moves of clean batches up to which a batch counts as clean."""
 LARGEST_FACTOR = 50.0
 """How far a batch's or sample's temperature may be from the clean one."""
 MODES = ("batch", "sample")
@@ -271,7 +269,7 @@ def _batch_weights(
     ]
     fitted = solve(min(sets, key=error_left_out), torch.arange(len(columns)))
     clean = columns[torch.tensor([own == "" for own in kinds])]
-    return fitted, NOISE * (clean @ fitted - clean[:, 1]).square().mean().sqrt()
+    return fitted, (clean @ fitted - clean[:, 1]).square().mean().sqrt()
 
 
 def _sample_weights(

@@ -212,6 +212,9 @@ def show(choice: Choice, effect: CalibrationEffect, written: list[str]) -> None:
         print(f"\n{n:,} predictions calibrated; they have no labels to judge by")
     else:
         print(f"\non the {n:,} applied predictions\n\n{before_and_after(choice.word, effect.before, effect)}")
+    if choice.calibrator.feature_dim is not None:
+        by = choice.calibrator.source.extractor or "what made the features"
+        print(f"\nprice: every new sample goes through {by} too; `confide predict` shows the milliseconds of both")
     for warning in effect.warnings:
         print(f"warning: {warning}")
     for path in written:
