@@ -30,7 +30,7 @@ from confide.files.columns import (
     CANONICAL_COLUMNS,
     CORRECT_COLUMNS,
     ROLE_COLUMNS,
-    WEIGHT_COLUMNS,
+    WEIGHT_COLUMN,
     Columns,
     classes_of_columns,
 )
@@ -689,7 +689,7 @@ class Predictions:
             return self
         if isinstance(weights, str):
             if weights not in self.columns:
-                if weights in WEIGHT_COLUMNS and self.weights is not None:
+                if weights == WEIGHT_COLUMN and self.weights is not None:
                     return self
                 raise InputError(f"no weights named '{weights}'; {did_you_mean(weights, self.columns)}")
             weights = self.columns[weights]
@@ -933,7 +933,7 @@ class Predictions:
         if self.trust is not None:
             columns["trust"] = self.trust.cpu().numpy()
         if self.weights is not None:
-            columns[WEIGHT_COLUMNS[0]] = self.weights
+            columns[WEIGHT_COLUMN] = self.weights
         columns |= {k: v for k, v in self.columns.items() if k not in columns}
         metadata = {"confide": formats.PREDICTIONS.tag, "from_probabilities": str(self.from_probabilities)}
         if self._labels is None:
@@ -975,7 +975,7 @@ class Predictions:
         if self.trust is not None:
             rows["trust"] = self.trust.cpu().numpy()
         if self.weights is not None:
-            rows[WEIGHT_COLUMNS[0]] = self.weights
+            rows[WEIGHT_COLUMN] = self.weights
         return as_frame(
             {**rows, **{name: values for name, values in self.columns.items() if name not in rows}}, library
         )
