@@ -47,6 +47,7 @@ from confide.predictions.outputs import (
     probability_outputs,
 )
 from confide.predictions.tables import (
+    DATA_FRAME,
     IMAGE,
     LABEL_NAME,
     ROW_WORDS,
@@ -347,7 +348,7 @@ class Predictions:
         }
         for name in (name for names in by_role.values() for name in names):
             if name not in columns:
-                raise InputError(f"the data frame has no column '{name}'; {did_you_mean(name, columns)}")
+                raise InputError(f"{DATA_FRAME} has no column '{name}'; {did_you_mean(name, columns)}")
         table, metadata = {}, {}
         for role, names in by_role.items():
             several = np.stack([columns[name] for name in names], axis=1) if len(names) > 1 else columns[names[0]]
@@ -360,7 +361,7 @@ class Predictions:
         # A role that was named hides other columns that might have it.
         hidden = {name for name in rest if any(name in ROLE_COLUMNS[role] for role in by_role)}
         table |= {name: values for name, values in rest.items() if name not in hidden}
-        predictions = predictions_from_columns(table, metadata, split, "the data frame")
+        predictions = predictions_from_columns(table, metadata, split, DATA_FRAME)
         return predictions.replace(columns={**predictions.columns, **{name: rest[name] for name in hidden}})
 
     @classmethod
