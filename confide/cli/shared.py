@@ -140,7 +140,7 @@ def workers_of(args: argparse.Namespace, folder: str | Path) -> Workers:
 # Predictions that a verb is place, and what is doubtful about them.
 
 
-WEIGHTS = "column that says how much each sample counts (default: weight, where FILE has it)"
+WEIGHTS = "column that says how much each sample counts (default: sample_weight, where FILE has it)"
 
 
 PRIOR = (

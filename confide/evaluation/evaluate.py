@@ -15,7 +15,7 @@ from confide.checks import InputError, did_you_mean, known_keywords
 from confide.evaluation.curves import all_curves
 from confide.evaluation.gallery import map_gallery
 from confide.evaluation.streaming import as_predictions
-from confide.files.columns import WEIGHT_COLUMNS
+from confide.files.columns import WEIGHT_COLUMN
 from confide.metrics.base import METRICS, MetricSpec, metric_name, note_of, parse_metric, table_words, value_of
 from confide.metrics.influence import Influence, Spread, error_interval, spread_of
 from confide.metrics.intervals import (
@@ -508,7 +508,7 @@ def evaluate(
     columns = () if by is None or isinstance(by, Mapping) else (by,) if isinstance(by, str) else tuple(by)
     columns += tuple(word for word in (strata, unit) if isinstance(word, str) and word != "class")
     predictions = as_predictions(predictions, columns=columns, ids=scores is not None, score=score, weights=weights)
-    named = [weights if isinstance(weights, str) else WEIGHT_COLUMNS[0]] * (predictions.relative_weights is not None)
+    named = [weights if isinstance(weights, str) else WEIGHT_COLUMN] * (predictions.relative_weights is not None)
     predictions = predictions.weighted_by_class(prior)
     if (rows := predictions.weighted_rows) is not None:
         n, predictions = len(predictions), predictions.take(rows)
