@@ -426,7 +426,8 @@ def page(study: Study, command: str) -> str:
         "",
         f"`{command}`, commit {commits_text(study)}, one thread, {platform.processor() or platform.machine()}, torch "
         f"{torch.__version__}, {study.seconds / 60:.0f} minutes of CPU time. Bootstrap: {RESAMPLES} resamples of "
-        f"{resampled_text(study)} of the same sets where n is at most {LARGEST_RESAMPLED:,}. True values from {POPULATION:,} samples in "
+        f"{resampled_text(study)} of the same sets where n is at most {LARGEST_RESAMPLED:,}. True values from "
+        f"{POPULATION:,} samples in "
         "the same bins; 0 for the calibration errors of a calibrated model. ECE by sweep has no true value (its bins "
         "depend on the sample) and is not listed.",
         "",
