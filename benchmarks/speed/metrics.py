@@ -256,8 +256,9 @@ def page(rows: list[Compared], cold: list[str], rounds: int, commit: str) -> str
         "",
         f"`python -m benchmarks.speed.metrics`, {date.today()}, commit {commit}, {platform.machine()}, load "
         f"{os.getloadavg()[0]:.0f} on {os.cpu_count()} cores, one thread, CPU time, medians of {rounds} rounds in "
-        f"turn. {versions()}. Floor: one read of the logits, one softmax, one sort. Default: `confide.evaluate(predictions)` "
-        "with intervals, chance levels, curves and groups. Peers: the quickest package for each of the "
+        f"turn. {versions()}. Floor: one read of the logits, one softmax, one sort. Default: "
+        "`confide.evaluate(predictions)` with intervals, chance levels, curves and groups. Peers: the quickest package "
+        "for each of the "
         f"{len(known[0].peers) if known else 0} metrics that some package has, added up with one softmax, without any "
         "interval.",
         "",
