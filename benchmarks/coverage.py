@@ -403,9 +403,11 @@ def at_an_end(truth: float, word: str, tally: Tally) -> bool:
     return min(abs(truth - end) for end in ends) <= 0.02 * tally.length / tally.sets
 
 
-def page(study: Study, command: str) -> str:
+def page(study: Study, command: str, sets: int) -> str:
     """The results as Markdown."""
     verdicts = judged(study)
+    fewest = min(done for key, cell in study.cells.items() if WEIGHTED not in key for done in cell.done.values())
+    unfinished = f" (of {sets:,}: the same command goes on)" if fewest < sets else ""
     few = {place for place in verdicts if study.cells[place[0]].tallies[place[1]].mostly_few}
     fixed = {place for place in verdicts if study.cells[place[0]].tallies[place[1]].fixed}
 
@@ -430,7 +432,8 @@ def page(study: Study, command: str) -> str:
         "# Coverage of the 95 % intervals",
         "",
         f"{len(verdicts)} combinations of {len(study.cells)} cells and {len(WORDS)} metrics, {sets_text(study)} sets "
-        "each. By more than Monte-Carlo error (1 % for all together):",
+        f"each{unfinished}. By more than Monte-Carlo error (1 % for all "
+        "together):",
         "",
         f"- {count(LOW)} lie below 93 %, {count(HIGH)} above 97 % (and {count(EDGE)} more where the true value is an "
         "end of the metric's range, such as a halving rejection of 1, which an interval can miss on one side only);",
@@ -532,7 +535,7 @@ def main() -> None:
     study.forget(args.again, args.cells)
     study.run(args.sets, args.resampled, args.minutes)
     command = f"python -m benchmarks.coverage {args.out} --sets {args.sets} --resampled {args.resampled}"
-    Path(f"{args.out}.md").write_text(page(study, command))
+    Path(f"{args.out}.md").write_text(page(study, command, args.sets))
 
 
 if __name__ == "__main__":
