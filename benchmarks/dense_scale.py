@@ -135,13 +135,14 @@ def main() -> None:
     lines = [
         "# Segmented images in streams",
         "",
-        f"{n} images of {HEIGHT} x {WIDTH} pixels and {CLASSES} classes, {sketch.rows:,} pixels that count, made on the "
-        f"fly (all together {n * CLASSES * HEIGHT * WIDTH * 4 / 1e9:.0f} GB of logits); no real ones. One process, one "
-        "thread.",
+        f"{n} images of {HEIGHT} x {WIDTH} pixels and {CLASSES} classes, {sketch.rows:,} pixels that count, made on "
+        f"the fly (all together {n * CLASSES * HEIGHT * WIDTH * 4 / 1e9:.0f} GB of logits); no real ones. One process, "
+        "one thread.",
         "",
         f"Made in {spent['make']:.0f} s of CPU, counted in {spent['count']:.0f} s ({spent['count'] / n:.2f} s an "
         f"image), evaluated in {evaluated:.1f} s. Memory at most {max(spent['memory'], memory()):.0f} MB, of which one "
-        f"image's logits and the texture that images are made of are {2 * CLASSES * HEIGHT * WIDTH * 4 / 2**20:.0f} MB.",
+        "image's logits and the texture that images are made of are "
+        f"{2 * CLASSES * HEIGHT * WIDTH * 4 / 2**20:.0f} MB.",
         "",
         "| pixels | n | " + " | ".join(WORDS) + " |",
         "|---" * (len(WORDS) + 2) + "|",

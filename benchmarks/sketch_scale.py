@@ -1,22 +1,30 @@
 """CPU time and memory of an evaluation by sketch, of rows that are made on the fly, 10 classes each.
 
-python -m benchmarks.sketch_scale --rows 1000000 10000000 100000000 --out benchmarks/results/sketch.md
+With --engine two workers share the rows: each makes and counts parts of 2 million and writes their sketches, which are
+merged here.
+
+python -m benchmarks.sketch_scale --rows 1000000 10000000 --out benchmarks/results/sketch.md
+python -m benchmarks.sketch_scale --rows 100000000 --engine ray --parts FOLDER --out benchmarks/results/sketch_ray.md
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import platform
 import resource
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 import confide
+from confide import scale
 
 CHUNK, CLASSES = 65_536, 10
 
@@ -30,6 +38,90 @@ def shards(rows: int, seed: int) -> Iterator[confide.Predictions]:
         below = np.cumsum(np.exp(logits), axis=1)
         labels = (below < rng.random((n, 1), dtype=np.float32) * below[:, -1:]).sum(axis=1).clip(max=CLASSES - 1)
         yield confide.Predictions(1.3 * logits, labels)
+
+
+PART = 2_000_000
+
+
+@dataclass(frozen=True)
+class MadePart:
+    """Rows that one call makes and counts, and the file of their sketch."""
+
+    number: int
+    rows: int
+    seed: int
+    target: str
+
+
+def count_part(part: MadePart) -> None:
+    """Make the rows of a part, count them, and write down how long that took and the largest memory so far."""
+    if Path(part.target + ".json").exists():
+        return
+    start = time.process_time()
+    sketch = confide.evaluation.sketch_of(shards(part.rows, part.seed + 1000 * part.number))
+    sketch.save(part.target)
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    spent = {"seconds": time.process_time() - start, "memory": memory, "process": os.getpid()}
+    Path(part.target + ".json").write_text(json.dumps(spent), encoding="utf-8")
+
+
+def shared_rows(rows: int, seed: int, engine: str, workers: int, folder: Path) -> str:
+    """A row of the table of workers."""
+    folder.mkdir(parents=True, exist_ok=True)
+    starts = range(0, rows, PART)
+    parts = [
+        MadePart(k, min(PART, rows - first), seed, str(folder.resolve() / f"{seed}-{k}.npz"))
+        for k, first in enumerate(starts)
+    ]
+    wall = time.perf_counter()
+    scale.map_items(count_part, parts, engine=engine, workers=workers, what="make and count")
+    wall = time.perf_counter() - wall
+    spent = [json.loads(Path(part.target + ".json").read_text(encoding="utf-8")) for part in parts]
+    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, time.process_time()
+    sketch = confide.evaluation.Sketch()
+    for part in parts:
+        sketch.merge(confide.evaluation.Sketch.load(part.target))
+    merged, start = time.process_time() - start, time.process_time()
+    evaluation = confide.evaluation.evaluate_sketch(sketch)
+    evaluated = time.process_time() - start
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    notes = {m.metric: m.note for m in evaluation.measurements if m.note}
+    worst = max(float(note.split("within ")[1].split(" ")[0]) for note in notes.values())
+    processes = len({own["process"] for own in spent})
+    return (
+        f"| {sketch.rows:,} | {len(parts)} | {processes} | {sum(own['seconds'] for own in spent):.0f} | {wall:.0f} | "
+        f"{merged:.1f} | {evaluated:.1f} | {max(own['memory'] for own in spent):.0f} | {before:.0f} | {memory:.0f} | "
+        f"{worst:.1e} | {evaluation.value('ece'):.5f} |"
+    )
+
+
+def write_shared(args: argparse.Namespace) -> None:
+    """The page of the rows that workers shared."""
+    lines = [
+        "# Evaluation by sketch, rows shared by workers",
+        "",
+        f"Rows of {CLASSES} classes made on the fly in parts of {PART:,} by {args.workers} workers of engine "
+        f"'{args.engine}' on one machine of two cores that had other work at the same time: the wall time is that of a "
+        "busy machine. CPU seconds to make and count, wall seconds of that (0 where parts were there from an earlier "
+        "call), CPU seconds to merge the sketches and to evaluate (values, intervals, tests, curves); MB of memory of "
+        "a worker at most, of the merging process before and at most; the largest bound that a ranking's note tells; "
+        "ECE.",
+        "",
+        "| rows | parts | processes | make and count, s | wall, s | merge, s | evaluate, s | MB of a worker | "
+        "MB before | MB at most | rankings within | ECE |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for rows in args.rows:
+        lines.append(shared_rows(rows, args.seed, args.engine, args.workers, Path(args.parts)))
+        print(lines[-1], flush=True)
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    rows_text = " ".join(map(str, args.rows))
+    lines += [
+        "",
+        f"`python -m benchmarks.sketch_scale --rows {rows_text} --seed {args.seed} --engine {args.engine} "
+        f"--workers {args.workers} --parts FOLDER`, commit {commit}, {platform.processor() or platform.machine()}.",
+    ]
+    Path(args.out).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def table_row(rows: int, seed: int) -> str:
@@ -71,7 +163,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", default="benchmarks/results/sketch.md")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--engine", choices=("local", "ray"), help="share the rows among workers")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--parts", default="sketch-parts", help="with --engine: a folder for the sketches of parts")
     args = parser.parse_args()
+    if args.engine:
+        write_shared(args)
+        return
     if args.one:
         print(table_row(args.rows[0], args.seed))
         return

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import difflib
-from collections.abc import Iterable, Mapping
+import inspect
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
-from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import cache, wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -43,6 +44,8 @@ def number_of_digits(text: str) -> int | None:
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The tail of an unknown-word message: the nearest known word, or all of them."""
     words = sorted(known)
+    if word in ("sample_weight", "sample_weights"):
+        return "it is called 'weights' here: Predictions(logits, labels, weights=...)"
     near = difflib.get_close_matches(word, words, n=1)
     return f"did you mean '{near[0]}'?" if near else f"known: {', '.join(words) or 'none'}"
 
@@ -393,5 +396,23 @@ def check_options(word: str, family: str, options: Mapping[str, Any], known: Ite
     names = list(known)
     for name in options:
         if name not in names:
-            hint = did_you_mean(name, names) if names else "it takes none"
+            hint = did_you_mean(name, names) if names or name.startswith("sample_weight") else "it takes none"
             raise OptionError(f"{family} '{word}' has no option '{name}'; {hint}")
+
+
+P = ParamSpec("P")
+
+
+def known_keywords(function: Callable[P, R]) -> Callable[P, R]:
+    """The function, with an answer to a keyword that it does not have: the nearest of its own."""
+    known = inspect.signature(function).parameters
+    name = function.__qualname__.removesuffix(".__init__")
+
+    @wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        for word in kwargs:
+            if word not in known:
+                raise OptionError(f"{name}() has no keyword '{word}'; {did_you_mean(word, set(known) - {'self'})}")
+        return function(*args, **kwargs)
+
+    return checked

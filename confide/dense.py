@@ -6,9 +6,10 @@ folds count.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import repeat, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from confide.checks import InputError, as_tensor, check_range
+from confide.checks import InputError, as_tensor, check_number, check_range, printable
 from confide.files import formats
 from confide.predictions import IMAGE, Predictions
 from confide.random import generator
@@ -25,8 +26,10 @@ from confide.types import Floats
 
 __all__ = ["boundary_distance", "boxes", "from_coco", "image_predictions", "maps", "pixels", "read_images"]
 
-PLACE, BOUNDARY = "place", "boundary"
-"""Columns of pixels: where each lies in its image, row by row; and the band of its distance to a boundary."""
+PLACE, BOUNDARY, HEIGHT, WIDTH = "place", "boundary", "height", "width"
+"""Columns of pixels: where each lies in its image, row by row; the band of its distance to a boundary; the image's
+size.
+"""
 SIZES = {"small": 0.0, "medium": 32.0**2, "large": 96.0**2}
 """Areas in pixels from which a box is called so (Lin et al., 2014, COCO)."""
 
@@ -39,6 +42,7 @@ class PixelRows:
     labels: Tensor | None
     places: NDArray[np.int64]
     distance: Floats | None
+    shape: tuple[int, int]
 
 
 def image_rows(
@@ -61,9 +65,16 @@ def image_rows(
         places = np.sort(generator(seed, "pixels", number).choice(places, most, replace=False))
     at = torch.from_numpy(places)
     rows = values.reshape(classes, size).T.index_select(0, at.to(values.device))
-    own = None if truth is None else torch.from_numpy(truth.reshape(-1)[places].astype(np.int64))
+    own = None
+    if truth is not None:
+        counted = truth.reshape(-1)[places]
+        if not np.equal(counted, np.floor(counted)).all():  # also where one is NaN
+            raise InputError(
+                f"labels of image {number} must be whole numbers of classes, got others; round none of them"
+            )
+        own = torch.from_numpy(counted.astype(np.int64))
     distance = boundary_distance(truth, ignore_index).reshape(-1)[places] if boundary and truth is not None else None
-    return PixelRows(rows, own, places, distance)
+    return PixelRows(rows, own, places, distance, (values.shape[1], values.shape[2]))
 
 
 def boundary_distance(labels: Any, ignore_index: int = 255) -> Floats:
@@ -82,7 +93,9 @@ def boundary_distance(labels: Any, ignore_index: int = 255) -> Floats:
     """
     from scipy.ndimage import distance_transform_edt
 
-    truth = np.asarray(labels)
+    truth = as_tensor(labels, "labels").cpu().numpy()
+    if truth.ndim != 2:
+        raise InputError(f"labels of one image must be h w, got shape {truth.shape}; give one image at a time")
     known = truth != ignore_index
     edge = np.zeros(truth.shape, dtype=bool)
     for axis in (0, 1):
@@ -131,7 +144,7 @@ def pixels(
         class_names: of the c classes.
 
     Returns:
-        A record with the columns `image` and `place`, whose unit is the image.
+        A record with the columns `image`, `place`, `height` and `width`, whose unit is the image.
 
     Raises:
         InputError: shapes that do not fit, or no pixel that counts.
@@ -149,7 +162,7 @@ def pixels(
     if (logits is None) == (probs is None):
         raise InputError("pixels need logits or probs, c h w of every image; give one of them")
     if most is not None:
-        check_range(most, "most", 1)
+        most = check_number(most, "most", 1, 1, math.inf)
     outputs = logits if probs is None else probs
     parts, names = [], []
     for number, (image, truth) in enumerate(_pairs(outputs, labels)):
@@ -162,6 +175,8 @@ def pixels(
         IMAGE: np.repeat(np.array(names), counts),
         PLACE: np.concatenate([part.places for part in parts]),
     }
+    for side, name in enumerate((HEIGHT, WIDTH)):
+        columns[name] = np.repeat(np.array([part.shape[side] for part in parts], dtype=np.int32), counts)
     if boundary is not None:
         distances = [part.distance for part in parts if part.distance is not None]
         if len(distances) != len(parts):
@@ -246,18 +261,38 @@ def image_predictions(
 
 
 def _pairs(outputs: Any, labels: Any) -> Iterator[tuple[Any, Any]]:
-    if labels is None:
-        return zip(outputs, repeat(None))
-    return zip(outputs, labels, strict=True)
+    for part in (outputs, labels):
+        if part is not None:
+            _check_entries(part, "outputs and labels")
+    missing = object()
+    for number, (image, truth) in enumerate(
+        zip_longest(outputs, repeat(None) if labels is None else labels, fillvalue=missing)
+    ):
+        if labels is None and image is missing:
+            return
+        if image is missing or truth is missing:
+            lacks = "outputs" if image is missing else "labels"
+            raise InputError(f"every image must have outputs and labels, but image {number} has no {lacks}")
+        yield image, truth
 
 
-def maps(predictions: Predictions, image: Any, shape: tuple[int, int]) -> tuple[Floats, Floats]:
+def _check_entries(part: Any, what: str) -> None:
+    if not hasattr(part, "__iter__") or not getattr(part, "ndim", 1):
+        raise InputError(f"{what} must be lists, one entry an image, got {printable(repr(part))[:60]}")
+
+
+def are_pixels(predictions: Predictions) -> bool:
+    """Whether these are pixels, each with its place in an image of known size."""
+    return predictions.unit == IMAGE and {PLACE, HEIGHT, WIDTH} <= set(predictions.columns)
+
+
+def maps(predictions: Predictions, image: Any, shape: tuple[int, int] | None = None) -> tuple[Floats, Floats]:
     """Confidence and error of one image as maps; NaN where a pixel does not count.
 
     Args:
         predictions: of pixels.
         image: its id, or its number.
-        shape: height and width.
+        shape: height and width, where the predictions do not tell them.
 
     Returns:
         Confidence `h w`, and 1 where the prediction is wrong, 0 where it is right, likewise.
@@ -268,7 +303,7 @@ def maps(predictions: Predictions, image: Any, shape: tuple[int, int]) -> tuple[
     Example:
         >>> import torch
         >>> p = confide.dense.pixels(torch.full((1, 2, 1, 2), 3.0), torch.tensor([[[0, 1]]]))
-        >>> [own.tolist() for own in confide.dense.maps(p, 0, (1, 2))]
+        >>> [own.tolist() for own in confide.dense.maps(p, 0)]
         [[[0.5, 0.5]], [[0.0, 1.0]]]
     """
     if PLACE not in predictions.columns or predictions.unit != IMAGE:
@@ -277,6 +312,10 @@ def maps(predictions: Predictions, image: Any, shape: tuple[int, int]) -> tuple[
     if not len(rows):
         raise InputError(f"there is no image {image!r} among these pixels; its id is in the column '{IMAGE}'")
     own = predictions.take(rows)
+    if shape is None:
+        if not are_pixels(predictions):
+            raise InputError("maps need height and width of the image, got neither as a column; pass shape=(h, w)")
+        shape = int(own.columns[HEIGHT][0]), int(own.columns[WIDTH][0])
     confidence, wrong = np.full(shape, np.nan), np.full(shape, np.nan)
     at = own.columns[PLACE]
     confidence.reshape(-1)[at] = own.facts.sureness()
@@ -343,11 +382,12 @@ def boxes(
     """
     check_range(iou, "iou", 0.0, 1.0, low_open=True)
     parts: dict[str, list[NDArray[Any]]] = {name: [] for name in ("score", "right", "class", "area", "overlap", IMAGE)}
-    for number, own in enumerate(zip(detected, scores, classes, truth, truth_classes, strict=True)):
-        near, sure, kinds, real, real_kinds = (np.asarray(v, dtype=np.float64) for v in own)
-        near, real = near.reshape(-1, 4), real.reshape(-1, 4)
+    for number, own in enumerate(_images(detected, scores, classes, truth, truth_classes)):
+        near, sure, kinds, real, real_kinds = (_box_values(v, number, k in (0, 3)) for k, v in enumerate(own))
         if not len(near) == len(sure) == len(kinds) or len(real) != len(real_kinds):
             raise InputError(f"boxes, scores and classes of image {number} must be as many; check that image")
+        if any((v != np.floor(v)).any() for v in (kinds, real_kinds)):
+            raise InputError(f"classes of image {number} must be whole numbers, got others; check that image")
         right, overlap = matched(near, sure, kinds, real, real_kinds, iou)
         name = str(ids[number]) if ids is not None else number
         values = (sure, right, kinds.astype(np.int64), areas(near), overlap, np.array([name] * len(near)))
@@ -361,6 +401,31 @@ def boxes(
     columns = {IMAGE: rows[IMAGE], "size": size, "overlap": rows["overlap"]}
     columns["box_class"] = rows["class"] if names is None else names[rows["class"]]
     return Predictions.from_pairs(rows["right"].astype(np.int64), rows["score"], split=split, unit=IMAGE, **columns)
+
+
+def _images(*parts: Any) -> Iterator[tuple[Any, ...]]:
+    """The parts of one image after the other, of which all must be as many."""
+    missing = object()
+    for part in parts:
+        _check_entries(part, "boxes, scores and classes")
+    for number, own in enumerate(zip_longest(*parts, fillvalue=missing)):
+        if any(part is missing for part in own):
+            raise InputError(f"boxes, scores and classes must be of as many images, but image {number} lacks one")
+        yield own
+
+
+def _box_values(values: Any, number: int, corners: bool) -> Floats:
+    """Four finite numbers a box, or one."""
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        array = np.full(1, np.nan)
+    if corners and not array.size:
+        array = array.reshape(0, 4)
+    if array.ndim != (2 if corners else 1) or (corners and array.shape[1] != 4) or not np.isfinite(array).all():
+        needs = "n x 4 finite numbers" if corners else "n finite numbers"
+        raise InputError(f"boxes of image {number} must be {needs}, got {printable(repr(values))[:60]}")
+    return array
 
 
 def from_coco(
@@ -403,7 +468,7 @@ def from_coco(
                 box = np.array([x, y, x + width, y + height], dtype=np.float64)
                 own = (box, place[row["category_id"]], float(row.get("score", 1.0)))
                 table.setdefault(row["image_id"], []).append(own)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise InputError(
             f"{detections} and {annotations} must be results and annotations in the layout of COCO, but "
             f"{type(error).__name__} {error}; see docs/dense.md"

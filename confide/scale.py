@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -478,6 +478,8 @@ def score_folder(job: FolderScoring) -> FolderScores:
     check_choice(job.labels, ("given", "predicted", "min"), "labels")
     if not job.source.is_dir():
         raise InputError(f"{job.source} must be a folder of parquet files, but it is none")
+    # Workers start elsewhere: a path must not depend on where this process is.
+    job = replace(job, source=job.source.resolve(), out=job.out.resolve())
     sources = sorted(job.source.glob("*.parquet"))
     if not sources:
         raise InputError(f"{job.source} must hold .parquet files, got none")

@@ -252,7 +252,7 @@ def fit_evidence(
         rows,
         {name: log_posterior(name, other, predictions).cpu() for name, other in opinions.items()},
         None if fitted is None else reference_of(word, fitted, predictions.num_classes),
-        label_folds(predictions, min(SHRINKAGE_FOLDS * share, max(2, len(predictions))), 0),
+        label_folds(predictions, min(SHRINKAGE_FOLDS * share, max(2, len(predictions))), 0, renamed_alike=True),
         predictions.columns[SHIFT].astype(np.str_) if SHIFT in predictions.columns else None,
     )
 

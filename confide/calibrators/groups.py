@@ -239,10 +239,11 @@ def _held_out_losses(fit: Fit, train: Predictions, held: Predictions, by: Groupi
     return losses
 
 
-def label_folds(predictions: Predictions, folds: int, seed: int) -> NDArray[np.int64]:
+def label_folds(predictions: Predictions, folds: int, seed: int, *, renamed_alike: bool = False) -> NDArray[np.int64]:
     """Fold of every sample: drawn from its id and the seed, balanced within labels, or right and wrong.
 
-    Samples that were drawn as one go to one fold.
+    Samples that were drawn as one go to one fold. With `renamed_alike` the numbers of the classes do not matter: they
+    are dealt in the order in which the drawn samples show them.
     """
     if predictions.clusters is not None and predictions.unit is not None:
         units, member = np.unique(predictions.columns[predictions.unit], return_inverse=True)
@@ -250,6 +251,10 @@ def label_folds(predictions: Predictions, folds: int, seed: int) -> NDArray[np.i
         return random.folds(units, unstratified, folds, seed=seed, purpose="calibrator folds")[member.reshape(-1)]
     only_confidence = predictions.outputs.only_confidence
     labels = (predictions.facts.correct if only_confidence else predictions.labels).cpu().numpy()
+    if renamed_alike:
+        drawn = labels[np.argsort(random.order_keys(predictions.ids, seed, "calibrator folds"), kind="stable")]
+        names, first = np.unique(drawn, return_index=True)
+        labels = first[np.searchsorted(names, labels)]
     return random.folds(predictions.ids, labels, folds, seed=seed, purpose="calibrator folds")
 
 

@@ -32,6 +32,8 @@ CLEAN_DRAWS = 20
 """Other shares of the classes with which the clean samples count."""
 SMALLEST_BATCH = 200
 """Below so many samples the statistics of a batch say more about chance than about the batch."""
+NOISE = 2.0
+"""Typical moves of clean batches up to which a batch counts as clean."""
 LARGEST_FACTOR = 50.0
 """How far a batch's or sample's temperature may be from the clean one."""
 MODES = ("batch", "sample")
@@ -106,7 +108,9 @@ def scale_for(logits: Logits, confidence: float, start: float) -> float:
 
 
 def apply_travelling(values: Values, logits: Logits, evidence: Evidence) -> Logits:
-    """z / T with the T of the batch, or of every sample; a batch that is too small keeps the clean one."""
+    """z / T with the T of the batch, or of every sample; a batch that is too small, or not told apart from clean ones
+    of other class shares, keeps the clean one.
+    """
     signals = sample_signals(values, logits, evidence.need_features)
     if "sample" in values:
         factor = in_units(values, signals) @ values["sample"]
@@ -114,8 +118,11 @@ def apply_travelling(values: Values, logits: Logits, evidence: Evidence) -> Logi
         return logits / values["temperature"] * torch.exp(-factor.clamp(-limit, limit))[:, None]
     if len(logits) < int(values["smallest"]):
         return logits / values["temperature"]
-    accuracy = float(torch.sigmoid(batch_statistics(values, signals) @ values["batch"]))
-    return logits * scale_for(logits, accuracy, 1 / float(values["temperature"]))
+    statistics = batch_statistics(values, signals)
+    estimate = statistics @ values["batch"]
+    if abs(float(estimate - statistics[1])) <= float(values.get("tolerance", torch.zeros(()))):
+        return logits / values["temperature"]
+    return logits * scale_for(logits, float(torch.sigmoid(estimate)), 1 / float(values["temperature"]))
 
 
 @CALIBRATORS.add(
@@ -200,7 +207,7 @@ def travelling(
         values["sample"] = _sample_weights(values, rows, labels, signals, shifts)
     else:
         values["smallest"] = torch.tensor(int(smallest))
-        values["batch"] = _batch_weights(values, signals, labels, right, shifts)
+        values["batch"], values["tolerance"] = _batch_weights(values, signals, labels, right, shifts)
     return FittedValues(values, tuple(notes))
 
 
@@ -213,8 +220,9 @@ def _weights(shifts: Names) -> Floats:
 
 def _batch_weights(
     values: Values, signals: dict[str, PerSample], labels: Labels, right: PerSample, shifts: Names
-) -> Tensor:
-    """Ridge regression of the log odds of a batch's accuracy on its statistics, drawn towards its mean confidence.
+) -> tuple[Tensor, Tensor]:
+    """Ridge regression of the log odds of a batch's accuracy on its statistics, drawn towards its mean confidence; and
+    how far it takes clean samples of any class shares from that confidence, which is no sign of a shift.
 
     Every batch also counts with other shares of the classes, the clean one with several: that is not hardness.
     Difficulty and distance leave their range under some shifts and lead astray: each is used where the error on shifts
@@ -263,7 +271,9 @@ def _batch_weights(
     sets = [
         torch.tensor([*range(ALWAYS), *some]) for k in range(len(optional) + 1) for some in combinations(optional, k)
     ]
-    return solve(min(sets, key=error_left_out), torch.arange(len(columns)))
+    fitted = solve(min(sets, key=error_left_out), torch.arange(len(columns)))
+    clean = columns[torch.tensor([own == "" for own in kinds])]
+    return fitted, NOISE * (clean @ fitted - clean[:, 1]).square().mean().sqrt()
 
 
 def _sample_weights(

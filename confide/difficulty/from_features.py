@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from confide.checks import SEEDS, InputError, check_choice
 from confide.difficulty.base import DIFFICULTY, Arrays, State, need_arrays, need_counts, need_shape
-from confide.numerics.blocks import block_rows, blocks, cache_rows, check_block, matrix_product, working_block
+from confide.numerics.blocks import block_rows, blocks, cache_rows, check_block, working_block
 from confide.numerics.gaussians import (
     Gaussians,
     Projection,
@@ -25,7 +25,7 @@ from confide.numerics.gaussians import (
     moments_of,
     own_distances,
 )
-from confide.numerics.neighbours import UnitRows, distances_to, nearest_centre, unit
+from confide.numerics.neighbours import UnitRows, closest_points, distances_to, nearest_centre, unit
 from confide.registry import Interval
 from confide.types import ClassIndices, Floats
 
@@ -426,7 +426,10 @@ def kmeans(
 
 
 def _first_centres(values: Any, k: int, draw: np.random.Generator) -> torch.Tensor:
-    """k-means++ on a sample of the rows: far rows are likelier to be the next centre."""
+    """k-means++ on a sample of the rows: far rows are likelier to be the next centre.
+
+    Of many centres a fiftieth is drawn at once, so that they share a pass over the rows.
+    """
     n = int(values.shape[0])
     sample = np.sort(draw.choice(n, size=min(n, max(2048, 8 * k)), replace=False))
     rows = torch.nan_to_num(working_block(values[sample]), posinf=0.0, neginf=0.0)
@@ -434,11 +437,15 @@ def _first_centres(values: Any, k: int, draw: np.random.Generator) -> torch.Tens
     squares = torch.linalg.vecdot(centred, centred)
     chosen = [int(draw.integers(len(rows)))]
     near = torch.full_like(squares, torch.inf)
-    for _ in range(1, k):
-        last = centred[chosen[-1]]
-        near = torch.minimum(near, (squares - 2 * (centred @ last) + last @ last).clamp_min(0))
+    drawn = 1
+    while len(chosen) < k:
+        last = centred[chosen[-drawn:]]
+        apart = squares[:, None] - 2 * (centred @ last.T) + torch.linalg.vecdot(last, last)
+        near = torch.minimum(near, apart.amin(dim=1).clamp_min(0))
         running = near.to(torch.float64).cumsum(dim=0).cpu().numpy()
-        chosen.append(min(int(np.searchsorted(running, draw.random() * running[-1], side="right")), len(rows) - 1))
+        drawn = min(max(1, k // 50), k - len(chosen))
+        places = np.searchsorted(running, draw.random(drawn) * running[-1], side="right")
+        chosen += np.minimum(places, len(rows) - 1).tolist()
     return rows[chosen].clone()
 
 
@@ -459,14 +466,9 @@ class _KMeansState:
     def step(self, values: Any) -> bool:
         """One Lloyd step: assignment by a matrix product per block, means of the assigned rows. Did any row move?"""
         k, dim = self.centres.shape
-        half = self.centres.square().sum(dim=1) / 2
-        across = self.centres.T.contiguous()
         late, moved = _MovedRows(), 0
         for start, block in blocks(values, cache_rows(values, max(dim, k))):
-            table = matrix_product(block, across)
-            table -= half
-            # numpy's argmax is the faster one on a CPU.
-            nearest = table.numpy().argmax(axis=1) if table.device.type == "cpu" else table.argmax(dim=1).cpu().numpy()
+            nearest = closest_points(block, self.centres)
             before = self.assigned[start : start + len(block)]
             changed = np.flatnonzero(nearest != before)
             moved += len(changed)

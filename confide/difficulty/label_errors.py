@@ -200,8 +200,10 @@ def _temperature(gaussians: Gaussians, values: Any, labels: ClassIndices, clean:
 
 # How many of the suspects are right after all? Take every pair of a sample and a class that is not its likeliest one,
 # and let m be the log odds between the two. Labels that are right fall on such pairs ever more rarely as m grows: r(m)
-# = exp(a - m / 5 - b m^g). Labels that are wrong do not look at the sample, so they fall on pairs of any m alike: a
-# floor f under the curve. r + f is fitted to the counts, and of the labels at m the share r / (r + f) is right.
+# = exp(a - m / 5 - b m^g), by groups of pairs, as some classes are harder to tell apart. Labels that are wrong do not
+# look at the sample, so they fall on pairs of any m alike: a floor f under all of the curves. r + f is fitted to the
+# counts, f is taken at its lower confidence limit with the tails that belong to it, and of the labels at m the share
+# r / (r + f) is right.
 
 LEAST_DECAY = 0.2
 """Odds of the posteriors count for at least a fifth of what they claim; on data without errors they do for more."""
@@ -209,19 +211,21 @@ BINS = 320
 FINENESS = 32
 """Bins of log(1 + m), and how many to a unit."""
 PAIR_GROUPS = 3
-"""Floors: people take some classes for each other more often. Pairs are grouped by how close the features hold them."""
-FEW_SUSPECTS = 60
-"""Suspects below which there is one floor."""
+"""Tails: pairs are grouped by how close the features hold their classes."""
+FEW_SUSPECTS = 30
+"""Suspects below which there is one tail."""
 LEAST_AGREEMENT = 0.5
 """Share of labels that must be the likeliest class: features that miss most labels have no word against one."""
-TAIL_POWERS = np.geomspace(0.25, 2.5, 19)
-ALLOWED_LOSS = 2.7
-"""The heaviest tail is taken whose log-likelihood is so close to the best: 98 % of chi-squared with one degree."""
-LEAST_GAIN = 6.0
-"""Log-likelihood that floors must win over none."""
+TAIL_POWERS = (0.35, 0.6, 1.0, 1.7, 2.5)
+TAIL_BOUNDS = ((-2.5, -0.5), (-8.0, 4.0))
+FLOORS = np.geomspace(1e-6, 0.2, 25)
+HALVINGS = 5
+"""Of the step between two of the floors, to find the limit."""
+ALLOWED_LOSS = 4.0
+"""Log-likelihood that the lower limit of the floor may lose: a confidence of 99.8 %, as the tails are a model."""
 COUNTED_FLOOR = 0.5
-"""Part of a floor that counts as wrong labels: features that confuse some pairs of classes pretend higher ones
-(benchmarks/results/label_verdicts.md)."""
+"""Part of the floor that counts as wrong labels: where features confuse some samples beyond what a tail says, they
+pretend a higher one (benchmarks/results/label_verdicts.md)."""
 
 
 class _PairCounts:
@@ -254,7 +258,7 @@ class _PairCounts:
         return np.asarray((np.where(typical, 0, PAIR_GROUPS) + group) * BINS + place)
 
     def false_chances(self, labels: ClassIndices, suspicion: Floats, suggested: ClassIndices) -> Floats:
-        """For every suspect the estimated chance that its label is right; 1 for all where floors cannot be told."""
+        """For every suspect the estimated chance that its label is right; 1 for all where no floor is sure."""
         chances = np.ones(len(labels))
         rows = np.flatnonzero((suggested != labels) & self.usable)
         if not len(rows) or float(np.mean(suggested == labels)) < LEAST_AGREEMENT:
@@ -263,84 +267,78 @@ class _PairCounts:
         pairs, suspects = self.counts, np.zeros(self.counts.size, dtype=np.int64)
         np.add.at(suspects, self._cell(suspicion[rows], group, typical), 1)
         labelled = suspects.reshape(pairs.shape)
-        if labelled[0].sum() < FEW_SUSPECTS:
-            group = np.zeros_like(group)
-            pairs, labelled = pairs.sum(axis=1, keepdims=True), labelled.sum(axis=1, keepdims=True)
         if not labelled[0].any():  # a handful of suspects, none of them near its class: they share the others' law
             typical = np.ones_like(typical)
             pairs, labelled = pairs.sum(axis=0, keepdims=True), labelled.sum(axis=0, keepdims=True)
-        fitted = _fit_floors(_Cells.of(pairs[0], labelled[0]))
+        if labelled[0].sum() < FEW_SUSPECTS:
+            group = np.zeros_like(group)
+            pairs, labelled = pairs.sum(axis=1, keepdims=True), labelled.sum(axis=1, keepdims=True)
+        fitted = _fit_floor([_TailFits(*counts) for counts in zip(pairs[0], labelled[0], strict=True)])
         if fitted is None:
             return chances
-        power, tail, floors = fitted
+        floor, power = fitted
         for part, mask in enumerate((typical, ~typical)):
-            if not mask.any():
-                continue
-            if part:
-                tail = _fit_tail(_Cells.of(pairs[1], labelled[1]), power, tail, floors).x
-            right = _tail(tail, suspicion[rows[mask]], power)
-            wrong = COUNTED_FLOOR * floors[group[mask]]
-            chances[rows[mask]] = right / np.maximum(right + wrong, 1e-300)
+            for k in np.unique(group[mask]):
+                chosen = rows[mask & (group == k)]
+                right = _TailFits(pairs[part, k], labelled[part, k]).at(floor, power, suspicion[chosen])
+                chances[chosen] = right / (right + COUNTED_FLOOR * floor)
         return chances
 
 
-@dataclass(frozen=True, eq=False)
-class _Cells:
-    """Log odds, pairs, labels among them, and group of pairs, of the cells that are not empty."""
+class _TailFits:
+    """The likeliest tail r(m) of one group of pairs, given the floor under it and its power."""
 
-    margin: Floats
-    pairs: NDArray[np.int64]
-    labels: NDArray[np.int64]
-    group: NDArray[np.intp]
-    groups: int
+    def __init__(self, pairs: NDArray[np.int64], labels: NDArray[np.int64]) -> None:
+        cells = np.flatnonzero(pairs)
+        self.margin = np.expm1((cells + 0.5) / FINENESS)
+        self.labels = labels[cells].astype(np.float64)
+        self.others = pairs[cells] - self.labels
+        self.starts: dict[float, Floats] = {}
 
-    @classmethod
-    def of(cls, pairs: NDArray[np.int64], labels: NDArray[np.int64]) -> _Cells:
-        group, place = np.nonzero(pairs)
-        margin = np.expm1((place + 0.5) / FINENESS)
-        return cls(margin, pairs[group, place], labels[group, place], group, len(pairs))
+    def fit(self, floor: float, power: float) -> tuple[float, Floats]:
+        """Minus the log-likelihood, and a and log b."""
+        powered = self.margin**power
+
+        def loss(parameters: Floats) -> tuple[float, Floats]:
+            right = _right(parameters, self.margin, powered)
+            rate = np.clip(floor + (1 - floor) * right, 1e-12, 1 - 1e-9)
+            slope = (self.others / (1 - rate) - self.labels / rate) * (1 - floor) * right
+            value = -float((self.labels * np.log(rate) + self.others * np.log1p(-rate)).sum())
+            return value, np.array([slope.sum(), -(slope * powered).sum() * np.exp(parameters[1])])
+
+        start = self.starts.get(power, np.array([-1.2, -0.5]))
+        found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=TAIL_BOUNDS)
+        self.starts[power] = found.x  # the next floor is near this one
+        return float(found.fun), found.x
+
+    def at(self, floor: float, power: float, margin: Floats) -> Floats:
+        """How often right labels fall on pairs of these log odds."""
+        return _right(self.fit(floor, power)[1], margin, margin**power)
 
 
-def _tail(parameters: Floats, margin: Floats, power: float) -> Floats:
-    exponent = parameters[0] - LEAST_DECAY * margin - np.exp(parameters[1]) * margin**power
+def _right(parameters: Floats, margin: Floats, powered: Floats) -> Floats:
+    exponent = parameters[0] - LEAST_DECAY * margin - np.exp(parameters[1]) * powered
     return np.asarray(np.exp(np.clip(exponent, -60, 0)))
 
 
-def _fit_tail(cells: _Cells, power: float, start: Floats, floors: Floats | None = None) -> Any:
-    """The likeliest tail, and floors where none are given: parameters a, log b, log f of every group."""
-    powered = cells.margin**power
+def _fit_floor(tails: list[_TailFits]) -> tuple[float, float] | None:
+    """The lower confidence limit of the floor under all tails, and their power there; None where it is 0."""
 
-    def loss(parameters: Floats) -> tuple[float, Floats]:
-        floor = (np.exp(parameters[2:]) if floors is None else floors)[cells.group]
-        tail = _tail(parameters, cells.margin, power)
-        rate = np.clip(floor + (1 - floor) * tail, 1e-12, 1 - 1e-9)
-        slope = (cells.pairs - cells.labels) / (1 - rate) - cells.labels / rate
-        by_exponent = slope * (1 - floor) * tail
-        gradient = [by_exponent.sum(), -(by_exponent * powered).sum() * np.exp(parameters[1])]
-        if floors is None:
-            gradient += np.bincount(cells.group, slope * (1 - tail) * floor, minlength=cells.groups).tolist()
-        missed = (cells.pairs - cells.labels) * np.log1p(-rate)
-        return -float((cells.labels * np.log(rate) + missed).sum()), np.asarray(gradient)
+    def loss(floor: float) -> tuple[float, float]:
+        return min((sum(tail.fit(floor, power)[0] for tail in tails), power) for power in TAIL_POWERS)
 
-    bounds = [(-4.0, -0.5), (-8.0, 4.0)] + ([(-16.0, -1.0)] * cells.groups if floors is None else [])
-    return minimize(loss, start[: len(bounds)], jac=True, method="L-BFGS-B", bounds=bounds)
-
-
-def _fit_floors(cells: _Cells) -> tuple[float, Floats, Floats] | None:
-    """Power, tail and floors with the heaviest tail that the counts allow; None where they need no floor."""
-    none = np.zeros(cells.groups)
-    fits, without = [], np.inf
-    start = np.concatenate([[-1.2, -0.5], np.full(cells.groups, -6.0)])
-    for power in TAIL_POWERS[::-1]:
-        fits.append(_fit_tail(cells, power, start))
-        start = fits[-1].x
-        without = min(without, _fit_tail(cells, power, start, none).fun)
-    losses = np.array([fit.fun for fit in fits[::-1]])
-    if without - losses.min() < LEAST_GAIN:
+    losses = {floor: loss(floor)[0] for floor in (0.0, *FLOORS.tolist())}
+    place = min(losses, key=losses.__getitem__)
+    losses |= {near: loss(near)[0] for near in (0.78 * place, 1.28 * place)}  # the best lies between two of them
+    best = min(losses, key=losses.__getitem__)
+    limit = losses[best] + ALLOWED_LOSS
+    if losses[0.0] <= limit:
         return None
-    heaviest = int(np.flatnonzero(losses <= losses.min() + ALLOWED_LOSS)[0])
-    parameters = fits[::-1][heaviest].x
-    return float(TAIL_POWERS[heaviest]), parameters[:2], np.exp(parameters[2:])
+    low, high = max(floor for floor in losses if floor < best and losses[floor] > limit), best
+    for _ in range(HALVINGS):
+        middle = float(np.sqrt(low * high)) if low else high / 2
+        low, high = (low, middle) if loss(middle)[0] <= limit else (middle, high)
+    return high, loss(high)[1]
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.checks import InputError, did_you_mean
+from confide import dense
+from confide.checks import InputError, did_you_mean, known_keywords
 from confide.evaluation.curves import all_curves
+from confide.evaluation.gallery import map_gallery
 from confide.evaluation.streaming import as_predictions
 from confide.files.columns import WEIGHT_COLUMNS
 from confide.metrics.base import METRICS, MetricSpec, metric_name, note_of, parse_metric, table_words, value_of
@@ -139,7 +141,8 @@ def groupings(predictions: Predictions, by: Any, difficulty: Floats | None) -> l
         elif word in predictions.columns:
             groups.append(column_groups(word, predictions.columns[word]))
         else:
-            known = (*OWN_GROUPS, *predictions.columns)
+            own = [name for name in OWN_GROUPS if name != "label" or predictions.is_multilabel]
+            known = (*own, *predictions.columns)
             raise InputError(f"cannot group by '{word}'; {did_you_mean(str(word), known)}")
     return groups
 
@@ -438,6 +441,7 @@ HOW = {True: THEORY, False: None, BOOTSTRAP: BOOTSTRAP}
 """How intervals are made, by what is asked for."""
 
 
+@known_keywords
 def evaluate(
     predictions: Any,
     metrics: str | Sequence[str] = "core",
@@ -541,6 +545,7 @@ def evaluate(
         curves=tuple(replace(curve, model=model, stage=stage, split=predictions.split) for curve in curves),
         about=known.over(about or About()).over(about_predictions(predictions, scores, seed)),
         warnings=label_doubts(predictions),
+        samples=map_gallery(predictions) if dense.are_pixels(predictions) else (),
     )
 
 

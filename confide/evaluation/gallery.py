@@ -107,13 +107,13 @@ UNCOUNTED, WRONG = (90, 120, 190), (200, 40, 40)
 
 
 def map_gallery(
-    predictions: Predictions, shape: tuple[int, int], *, most: int = 6, longest_side: int = 300
+    predictions: Predictions, shape: tuple[int, int] | None = None, *, most: int = 6, longest_side: int = 300
 ) -> tuple[Sample, ...]:
     """Maps of confidence and error of the images with the largest share of wrong pixels, side by side.
 
     Args:
-        predictions: of pixels, labelled; all images of one size.
-        shape: height and width of the images.
+        predictions: of pixels, labelled.
+        shape: height and width of the images, where the predictions do not tell them.
         most: images at most.
         longest_side: larger maps are shrunk to it.
 
@@ -126,7 +126,7 @@ def map_gallery(
     Example:
         >>> import dataclasses, torch
         >>> p = confide.dense.pixels(torch.full((2, 3, 4, 4), 2.0), torch.ones(2, 4, 4, dtype=int))
-        >>> maps = confide.evaluation.map_gallery(p, (4, 4), most=1)
+        >>> maps = confide.evaluation.map_gallery(p, most=1)
         >>> evaluation = dataclasses.replace(confide.evaluate(p, ["accuracy"], False), samples=maps)
         >>> maps[0].text
         '100 % of 16 pixels wrong'
@@ -145,23 +145,58 @@ def map_gallery(
                 id=str(images[k]),
                 label="",
                 confidence=float(np.nanmean(confidence)),
-                picture=picture(_map_picture(confidence, missed), longest_side),
+                picture=picture(map_picture(confidence, missed), longest_side),
                 text=f"{errors[k]:.0%} of {pixels[k]:,} pixels wrong".replace("%", " %"),
             )
         )
     return tuple(samples)
 
 
-def _map_picture(confidence: NDArray[np.float64], wrong: NDArray[np.float64]) -> NDArray[np.uint8]:
-    """Confidence in grey and errors in red, side by side, `3 h w`; small images enlarged."""
+def map_picture(
+    confidence: NDArray[np.floating], wrong: NDArray[np.floating], pixel: tuple[int, int] | None = None
+) -> NDArray[np.uint8]:
+    """Confidence in grey and errors in red, side by side, `3 h w`; small images enlarged, a pixel ringed if given.
+
+    Where few pixels of an image were kept, each cell of a coarser grid shows the mean of those in it.
+    """
+    height, width = confidence.shape
+    coarse = int(np.ceil(np.sqrt(confidence.size / max(np.isfinite(confidence).sum(), 1))))
+    if coarse > 1:
+        confidence, wrong = (_cell_means(values, coarse) for values in (confidence, wrong))
+    missed = np.nan_to_num(wrong)
     grey = np.repeat((255 * np.nan_to_num(confidence))[None], 3, axis=0)
     faint = 128 + grey / 4  # errors stand on a faint map of the confidence
-    red = np.where(wrong == 1, np.array(WRONG)[:, None, None], faint)
+    red = faint + missed * (np.array(WRONG)[:, None, None] - faint)
     both = [np.where(np.isnan(confidence), np.array(UNCOUNTED)[:, None, None], part) for part in (grey, red)]
-    gap = np.full((3, confidence.shape[0], max(1, confidence.shape[1] // 30)), 255.0)
-    whole = np.concatenate([both[0], gap, both[1]], axis=2).astype(np.uint8)
     times = max(1, 150 // max(confidence.shape))
-    return np.asarray(whole.repeat(times, axis=1).repeat(times, axis=2))
+    both = [part.repeat(times, axis=1).repeat(times, axis=2) for part in both]
+    if pixel is not None:
+        scale = both[0].shape[1] / height, both[0].shape[2] / width
+        for part in both:
+            _ring(part, (pixel[0] + 0.5) * scale[0], (pixel[1] + 0.5) * scale[1])
+    gap = np.full((3, both[0].shape[1], max(1, both[0].shape[2] // 30)), 255.0)
+    return np.concatenate([both[0], gap, both[1]], axis=2).astype(np.uint8)
+
+
+def _cell_means(values: NDArray[np.floating], side: int) -> NDArray[np.float64]:
+    """The mean of the numbers in every cell of so many rows and columns; NaN where there are none."""
+    height, width = values.shape
+    row, column = np.divmod(np.flatnonzero(np.isfinite(values)), width)
+    shape = -(-height // side), -(-width // side)
+    cell = row // side * shape[1] + column // side
+    count = np.bincount(cell, minlength=shape[0] * shape[1])
+    total = np.bincount(cell, values[row, column], minlength=len(count))
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan).reshape(shape)
+
+
+def _ring(picture: NDArray[np.floating], y: float, x: float) -> None:
+    """A ring around a place, black on white so that it is seen on any ground."""
+    radius = max(3.0, max(picture.shape[1:]) / 40)
+    rows, columns = np.ogrid[: picture.shape[1], : picture.shape[2]]
+    distance = np.hypot(rows - y, columns - x)
+    thick = max(1.0, radius / 4)
+    picture[:, np.abs(distance - radius) <= thick] = 255
+    picture[:, np.abs(distance - radius) <= thick / 2] = 0
 
 
 def _sample(

@@ -301,7 +301,7 @@ class Pictures:
             return Content(reason=str(error))
         if isinstance(value, str):
             return Content(text=value)
-        return _encoded_picture(np.asarray(value), longest_side)
+        return encoded_picture(np.asarray(value), longest_side)
 
     def whole(self, row: int) -> Content:
         """The picture as it lies in its file, before it was cut and scaled for the model, where that file is known."""
@@ -366,7 +366,7 @@ class Pictures:
         return holding
 
 
-def _encoded_picture(pixels: Any, longest_side: int) -> Content:
+def encoded_picture(pixels: Any, longest_side: int) -> Content:
     """A uint8 image `c h w` as PNG when small, else JPEG; anything else is no picture."""
     drawn = as_picture(pixels)
     if drawn is None:

@@ -23,6 +23,7 @@ from confide.checks import InputError, MissingExtra, number_of_digits
 from confide.explorer.details import FeatureRows, History, NamedClass, Pictures, TagState
 from confide.explorer.layout import Layout
 from confide.explorer.marks import TagMarks
+from confide.explorer.pixels import PixelPictures, has_pixels
 from confide.explorer.projection import FeatureMap
 from confide.explorer.queries import Order, Query, QueryRunner, SampleDatabase
 from confide.explorer.samples import LogitsReader, gather_samples
@@ -81,7 +82,7 @@ class Explorer:
         self.features = FeatureRows(layout, self.samples)
         self.map = FeatureMap(layout, self.samples, self.features)
         self.queries = QueryRunner(self.database, self.map.inside)
-        self.pictures = Pictures(layout, self.samples)
+        self.pictures = PixelPictures(self.database) if has_pixels(self.database) else Pictures(layout, self.samples)
         self.history = History(layout, self.samples)
         self.logits = LogitsReader(layout, self.samples)
         self._warming = False

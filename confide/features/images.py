@@ -107,7 +107,7 @@ def _passes(levels: Tensor, order: tuple[tuple[int, int], ...], resample: int) -
     values = levels
     for axis, size in order:
         if values.shape[axis] != size:
-            weights = torch.from_numpy(_weights(values.shape[axis], size, resample)).to(values.device)
+            weights = _weights_on(values.device, values.shape[axis], size, resample)
             wide = values.to(torch.float64)
             summed = wide @ weights.T if axis == 3 else weights @ wide
             # Floor of (sum + 1/2): the shift of Pillow's whole numbers.
@@ -142,6 +142,12 @@ def _weights(source: int, target: int, resample: int) -> Floats:
     weights /= weights.sum(axis=1, keepdims=True)
     whole: Floats = np.trunc(weights * 2.0**BITS + np.copysign(0.5, weights))
     return whole
+
+
+@lru_cache(maxsize=256)
+def _weights_on(device: torch.device, source: int, target: int, resample: int) -> Tensor:
+    """Kept on the device: a copy from the host would keep a training step out of a CUDA graph."""
+    return torch.from_numpy(_weights(source, target, resample)).to(device)
 
 
 # ---- What an image goes through before a network: resize, centre crop, scale and normalise ----
@@ -182,7 +188,7 @@ class Preprocess:
     def _finished(self, levels: Tensor) -> Tensor:
         """Cropped, scaled and normalised; one channel becomes three against the three means."""
         pixels = levels if self.crop is None else _centre(levels, self.crop)
-        mean, std = (torch.tensor(v, device=levels.device)[:, None, None] for v in (self.mean, self.std))
+        mean, std = (_by_channel(values, levels.device) for values in (self.mean, self.std))
         return (pixels.to(torch.float32) * self.scale - mean) / std
 
     def _size(self, old_width: int, old_height: int) -> tuple[int, int] | None:
@@ -194,6 +200,12 @@ class Preprocess:
         short, long = sorted((old_width, old_height))
         longer = int(self.short_side * long / short)
         return (self.short_side, longer) if old_width <= old_height else (longer, self.short_side)
+
+
+@lru_cache(maxsize=256)
+def _by_channel(values: Numbers, device: torch.device) -> Tensor:
+    """A number a channel, kept on the device."""
+    return torch.tensor(values, device=device)[:, None, None]
 
 
 def _centre(pixels: Tensor, size: tuple[int, int]) -> Tensor:

@@ -3,10 +3,14 @@
 Squared distances of a block come from one product, |a - b|^2 = |a|^2 + |b|^2 - 2 a.b; they only choose the neighbours,
 whose distances are then computed directly, without the cancellation of that formula. Where its rounding may have hidden
 a nearer point, as in tight clusters far from each other, all points that it may concern are compared directly.
+
+Where faiss is installed it chooses the candidates of large searches in float32; the neighbours are the same.
 """
 
 from __future__ import annotations
 
+from functools import cache
+from importlib.util import find_spec
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,11 +20,12 @@ from torch import Tensor
 
 from confide.block_sizes import DISTANCE_BYTES
 from confide.checks import InputError, check_choice, check_range
-from confide.numerics.blocks import blocks, cache_rows, check_block, matrix_product
+from confide.numerics.blocks import allowed_threads, blocks, cache_rows, check_block, matrix_product
 from confide.types import Floats, Indices
 
 Rows: TypeAlias = NDArray[Any]
 """n d, floating."""
+CENTRE_ROWS = 4096
 GROUP_COLUMNS = 32
 """Columns of which one minimum stands for all in the choice of the smallest."""
 
@@ -37,8 +42,19 @@ def nearest_neighbours(queries: Any, points: Any, k: int = 1, *, exclude_self: b
     check_range(k, "k", 1)
     if k > count:
         raise InputError(f"k must be at most the {count} points there are, got {k}; ask for fewer neighbours")
-    centre = table.mean(axis=0, dtype=np.float64).astype(table.dtype)
+    # Any point in their middle does: the mean of some thousand.
+    centre = table[:: max(1, len(table) // CENTRE_ROWS)].mean(axis=0, dtype=np.float64).astype(table.dtype)
     centred, squares = centred_squares(table, centre)
+    itself = np.arange(len(rows)) if exclude_self else np.full(len(rows), -1)
+    if by_faiss(len(rows), centred) and np.isfinite(squares.sum(dtype=np.float64)):
+        return _faiss_neighbours(rows, table, centre, centred, squares, itself, k)
+    return _neighbours_by_products(rows, table, centre, centred, squares, itself, k)
+
+
+def _neighbours_by_products(
+    rows: Rows, table: Rows, centre: Rows, centred: Rows, squares: Rows, itself: Indices, k: int
+) -> tuple[Rows, Indices]:
+    """Neighbours but for the row `itself`, where that is not -1."""
     height = int(np.clip(DISTANCE_BYTES // (table.itemsize * len(table)), 16, 4096))
     distances = np.empty((len(rows), k), dtype=table.dtype)
     indices = np.empty((len(rows), k), dtype=np.int64)
@@ -47,14 +63,10 @@ def nearest_neighbours(queries: Any, points: Any, k: int = 1, *, exclude_self: b
         block = (rows[part] - centre) @ centred.T
         block *= -2
         block += squares
-        if exclude_self:
-            here = np.arange(len(block))
-            block[here, start + here] = np.inf
+        alone = np.flatnonzero(itself[part] >= 0)
+        block[alone, itself[part][alone]] = np.inf
         candidates = np.sort(smallest_of_rows(block, k), axis=1)
-        exact = pair_distances(rows[part], table, candidates)
-        order = np.argsort(exact, axis=1, kind="stable")
-        distances[part] = np.take_along_axis(exact, order, axis=1)
-        indices[part] = np.take_along_axis(candidates, order, axis=1)
+        distances[part], indices[part] = _nearest_first(rows[part], table, candidates)
         within = _rounding_reach(rows[part] - centre, squares, distances[part, -1])
         for row in np.flatnonzero(np.count_nonzero(block <= within[:, None], axis=1) > k):
             near = np.flatnonzero(block[row] <= within[row])
@@ -62,6 +74,81 @@ def nearest_neighbours(queries: Any, points: Any, k: int = 1, *, exclude_self: b
             chosen = np.argsort(every, kind="stable")[:k]
             distances[start + row], indices[start + row] = every[chosen], near[chosen]
     return distances, indices
+
+
+def _nearest_first(rows: Rows, table: Rows, candidates: Indices) -> tuple[Rows, Indices]:
+    """Exact distances to candidates in the order of their numbers, nearest first."""
+    exact = pair_distances(rows, table, candidates)
+    order = np.argsort(exact, axis=1, kind="stable")
+    return np.take_along_axis(exact, order, axis=1), np.take_along_axis(candidates, order, axis=1)
+
+
+# faiss, where it is installed.
+
+FAISS_WORK = 1 << 26
+"""Below so many products (queries x points x columns) loading faiss would take longer than the search."""
+SPARE_CANDIDATES = 4
+"""Candidates beyond those asked for: a gap behind the last neighbour shows that rounding has hidden none."""
+
+
+@cache
+def faiss() -> Any:
+    """The package, or None where it is not installed."""
+    if find_spec("faiss") is None:
+        return None
+    import faiss as package
+
+    return package
+
+
+def by_faiss(queries: int, points: Rows) -> bool:
+    """Whether faiss does such a search: a large one in float32."""
+    return points.dtype == np.float32 and queries * points.size >= FAISS_WORK and faiss() is not None
+
+
+def faiss_search(rows: Rows, points: Rows, k: int) -> tuple[Rows, Indices]:
+    """Squared distances and numbers of the k nearest points, as faiss rounds them."""
+    faiss().omp_set_num_threads(allowed_threads())
+    squared, found = faiss().knn(np.ascontiguousarray(rows, dtype=np.float32), np.ascontiguousarray(points), k)
+    return np.asarray(squared), np.asarray(found, dtype=np.int64)
+
+
+def _faiss_neighbours(
+    rows: Rows, table: Rows, centre: Rows, centred: Rows, squares: Rows, itself: Indices, k: int
+) -> tuple[Rows, Indices]:
+    """The same by faiss; rows for which its rounding leaves a doubt go the other way."""
+    shifted = rows - centre
+    count = min(k + int((itself >= 0).any()) + SPARE_CANDIDATES, len(table))
+    squared, found = faiss_search(shifted, centred, count)
+    last = squared[:, -1].astype(np.float64)
+    distances, indices = _nearest_first(rows, table, np.sort(found, axis=1))
+    own = indices == itself[:, None]
+    if own.any():
+        # A row's own place goes to the end, behind all others.
+        order = np.argsort(own, axis=1, kind="stable")
+        distances, indices = (np.take_along_axis(v, order, axis=1) for v in (distances, indices))
+    distances, indices = distances[:, :k].copy(), indices[:, :k].copy()
+    lengths = np.einsum("nd,nd->n", shifted, shifted, dtype=np.float64)
+    within = _rounding_reach(shifted, squares, distances[:, -1]) + lengths
+    doubtful = np.flatnonzero((last <= within) & (distances[:, -1] > 0)) if count < len(table) else np.zeros(0, int)
+    if len(doubtful):
+        distances[doubtful], indices[doubtful] = _neighbours_by_products(
+            rows[doubtful], table, centre, centred, squares, itself[doubtful], k
+        )
+    return distances, indices
+
+
+def closest_points(rows: Tensor, points: Tensor) -> Indices:
+    """Number of the nearest point of every row: argmax of x.c - ||c||^2 / 2, which has the order of -||x - c||^2."""
+    if rows.device.type == "cpu" and by_faiss(len(rows), points.numpy()):
+        found = faiss_search(rows.numpy(), points.numpy(), 1)[1][:, 0]
+        if (found >= 0).all():  # NaN has no nearest point; the caller finds it
+            return found
+    table = matrix_product(rows, points.T)
+    table -= points.square().sum(dim=1) / 2
+    # numpy's argmax is the faster one on a CPU.
+    nearest = table.numpy().argmax(axis=1) if table.device.type == "cpu" else table.argmax(dim=1).cpu().numpy()
+    return np.asarray(nearest, dtype=np.int64)
 
 
 def _rounding_reach(queries: Rows, squares: Rows, furthest: Rows) -> Rows:
@@ -146,9 +233,9 @@ def nearest_centre(values: Any, centres: Any, *, distance: str = "l2") -> tuple[
     for start, block in blocks(values, cache_rows(values, max(int(values.shape[1]), len(centres)))):
         table = _centres_like(centres, block)
         rows, points = (unit(block), unit(table)) if distance == "cosine" else (block, table)
-        nearest = _closest_centre(rows, points)
         part = slice(start, start + len(block))
-        index[part] = nearest.cpu().numpy()
+        index[part] = closest_points(rows, points)
+        nearest = torch.as_tensor(index[part], device=points.device)
         result[part] = _centre_distances(rows, points[nearest], distance).cpu().numpy()
         if not np.isfinite(result[part]).all():
             check_block(block, start, n)
@@ -177,14 +264,6 @@ def distances_to(values: Any, centres: Any, which: Indices, *, distance: str = "
 
 def _centres_like(centres: Any, block: Tensor) -> Tensor:
     return torch.as_tensor(centres, dtype=block.dtype, device=block.device)
-
-
-def _closest_centre(rows: Tensor, points: Tensor) -> Tensor:
-    """Index of the nearest point: argmax of x.c - ||c||^2 / 2, which has the order of -||x - c||^2."""
-    table = matrix_product(rows, points.T)
-    table -= points.square().sum(dim=1) / 2
-    # numpy's argmax is the faster one on a CPU.
-    return torch.from_numpy(table.numpy().argmax(axis=1)) if table.device.type == "cpu" else table.argmax(dim=1)
 
 
 def _centre_distances(rows: Tensor, points: Tensor, distance: str) -> Tensor:

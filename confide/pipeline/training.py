@@ -50,7 +50,7 @@ def settings_of(config: Config, loss: MethodChoice) -> training.Settings:
         >>> from confide.config import load_config
         >>> config = load_config("confide")
         >>> pipeline.settings_of(config, config.losses[0]).loss
-        'entropy_regularization'
+        'cross_entropy'
     """
     return training.Settings.from_dict({**loss_settings(config, loss), "seed": config.seed})
 

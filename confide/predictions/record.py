@@ -23,6 +23,8 @@ from confide.checks import (
     check_labels,
     check_weights,
     did_you_mean,
+    known_keywords,
+    printable,
 )
 from confide.facts import ClassCounter, ClassTable, Facts
 from confide.files import formats
@@ -33,6 +35,7 @@ from confide.files.columns import (
     WEIGHT_COLUMNS,
     Columns,
     classes_of_columns,
+    column_roles,
 )
 from confide.files.frames import as_frame, frame_columns
 from confide.predictions.outputs import (
@@ -107,6 +110,7 @@ class Predictions:
     _derived: dict[Hashable, Any] = field(repr=False)
     """What was computed from the record and is kept with it: see `derived`."""
 
+    @known_keywords
     def __init__(
         self,
         logits: Any = None,
@@ -780,7 +784,7 @@ class Predictions:
         shares = as_tensor(prior, name).double().cpu().numpy()
         if shares.shape != (self.num_classes,) or not (np.isfinite(shares) & (shares > 0)).all():
             raise InputError(
-                f"{name} must be {self.num_classes} shares above 0, one a class, got {np.array2string(shares)[:60]}"
+                f"{name} must be {self.num_classes} shares above 0, one a class, got {printable(str(shares))[:60]}"
             )
         return np.asarray(shares / shares.sum(), dtype=np.float64)
 
@@ -934,7 +938,12 @@ class Predictions:
             columns["trust"] = self.trust.cpu().numpy()
         if self.weights is not None:
             columns[WEIGHT_COLUMNS[0]] = self.weights
-        columns |= {k: v for k, v in self.columns.items() if k not in columns}
+        roles = column_roles([*columns, *(name for name in self.columns if name not in columns)], str(path))
+        if lost := [name for name in self.columns if name not in roles.others]:
+            raise InputError(
+                f"{path} would not give the column '{lost[0]}' back, a file has its own use for that name; rename it"
+            )
+        columns |= self.columns
         metadata = {"confide": formats.PREDICTIONS.tag, "from_probabilities": str(self.from_probabilities)}
         if self._labels is None:
             metadata["labels"] = "none"

@@ -163,12 +163,17 @@ def asset(name: str) -> str:
 
 
 def _thumbnail(picture: Picture) -> Markup:
-    """The picture of a sample, its text, or a note that it is missing; only data URIs of images are let in."""
+    """The picture of a sample, its text, or a note that it is missing; where the explorer shows the report, a link."""
+    return Markup('<a data-explorer="{}">{}</a>').format(picture.link, _thumbnail_content(picture))
+
+
+def _thumbnail_content(picture: Picture) -> Markup:
+    """Only data URIs of images are let in."""
     source = picture.sample.picture or ""
     if source.startswith("data:image/"):
         return Markup('<img class="thumb" src="{}" alt="{}">').format(source, picture.alt)
     if picture.sample.text:
-        return Markup('<p class="words">{}</p>').format(picture.sample.text)
+        return Markup('<span class="words">{}</span>').format(picture.sample.text)
     return Markup('<span class="thumb nopic" role="img" aria-label="{}, picture missing">no picture</span>').format(
         picture.alt
     )

@@ -202,6 +202,11 @@ CURVES = {
     "reliability_mass": CurveKind(
         "the same in bins of equal mass", "low high confidence accuracy count", "band_low band_high"
     ),
+    "reliability_smooth": CurveKind(
+        "accuracy against confidence without bins, smoothed over `width`; `count` samples lie within its reach",
+        "confidence accuracy count width",
+        "band_low band_high",
+    ),
     "risk_coverage": CurveKind(
         "error rate of the accepted samples, at most a few hundred rows, the last at coverage 1",
         "coverage risk threshold",

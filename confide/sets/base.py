@@ -197,7 +197,7 @@ class SetScore:
             others = sizes == size
             others[few.rows[near]] = False
             if near.any():
-                last[few.rows[near]] = -np.partition(-few.probs[near], size - 1, axis=1)[:, size - 1]
+                last[few.rows[near]] = np.partition(few.probs[near], -size, axis=1)[:, -size]
             if others.any():
                 last[others] = np.partition(probs[others], num_classes - size, axis=1)[:, num_classes - size]
         return _first(probs, last[:, None], sizes)
@@ -322,13 +322,15 @@ def _likely(probs: NDArray[np.floating], *, classes: bool = False, sort: bool = 
     num_classes = probs.shape[1]
     likely = probs > probs.dtype.type(1 / num_classes)
     count = np.count_nonzero(likely, axis=1)
-    rows = np.flatnonzero(count <= max(num_classes // 8, 2))
+    many = count > max(num_classes // 8, 2)
+    rows = np.flatnonzero(~many)
+    likely[many] = False
     count = count[rows]
-    cells = np.flatnonzero(likely[rows])
+    cells = np.flatnonzero(likely)
     row = np.repeat(np.arange(len(rows)), count)
     place = np.arange(len(cells)) - np.repeat(np.cumsum(count) - count, count)
     values = np.zeros((len(rows), int(count.max(initial=1))), dtype=probs.dtype)
-    values[row, place] = -probs[rows].reshape(-1)[cells]
+    values[row, place] = -probs.reshape(-1)[cells]
     if not classes:
         if sort:
             values.sort(axis=1)

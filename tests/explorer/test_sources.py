@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import socket
 import subprocess
@@ -12,8 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
-from confide import evaluate
+from confide import dense, evaluate
 from confide.checks import InputError
 from confide.cli.main import main
 from confide.explorer import open_layout
@@ -48,6 +50,30 @@ def test_scores_alone(serve, tmp_path):
     assert "--features" in client.get("neighbours", row=5)["missing"]["command"]
     client.put("tag?row=5", {"action": "keep"})
     assert (tmp_path / "scores.parquet.tags.sqlite").exists()
+
+
+def test_pixels_are_shown_as_maps_of_their_image(serve, tmp_path):
+    rng = np.random.default_rng(0)
+    labels = np.zeros((2, 8, 12), dtype=int)
+    labels[:, 0] = 255
+    logits = rng.normal(0, 0.1, (2, 3, 8, 12))
+    logits[:, 0] += 2
+    logits[1, 1, 4, 6:] += 9  # wrong, and sure of it
+    dense.pixels(logits, labels, ids=["street", "field"]).save(tmp_path / "pixels.parquet")
+    client = serve(tmp_path / "pixels.parquet")
+    about = client.get("about")
+    assert about["kind"] == "image"
+    assert "the pixel is ringed" in about["pictures"]
+    assert client.get("find", outcome="wrong")["count"] == 6
+    pictures = []
+    for row in (0, 84, 84 + 40):  # of the first image, and two pixels of the second
+        status, _, content = client.send("GET", f"/api/picture?row={row}")
+        assert status == 200
+        pictures.append(np.asarray(Image.open(io.BytesIO(content)).convert("RGB")).astype(int))
+    red = [((p[..., 0] - p[..., 1]) > 80).sum() for p in pictures]
+    assert red[0] == 0
+    assert min(red[1:]) > 100
+    assert not np.array_equal(pictures[1], pictures[2])  # the ring stands elsewhere
 
 
 @pytest.mark.parametrize("ending", ["parquet", "npz", "csv"])

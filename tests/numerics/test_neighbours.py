@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import torch
 
 from confide.checks import InputError
 from confide.numerics import neighbours
@@ -56,3 +57,28 @@ def test_tight_clusters_far_apart_keep_their_neighbours(exclude_self):
     own = int(exclude_self)
     np.testing.assert_allclose(distances, expected[:, own : own + 4], rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(indices, order[:, own : own + 4])
+
+
+@pytest.mark.parametrize("exclude_self", [True, False])
+def test_faiss_where_it_is_installed_gives_the_same_neighbours(exclude_self, monkeypatch):
+    pytest.importorskip("faiss", reason="the search is our own without it")
+    draw = np.random.default_rng(0)
+    spread = draw.normal(size=(300, 8)).astype(np.float32)
+    tight = (1000 * draw.normal(size=(5, 8))[draw.integers(0, 5, 300)] + draw.normal(size=(300, 8))).astype(np.float32)
+    for points in (spread, tight, np.concatenate([spread, spread])):
+        monkeypatch.setattr(neighbours, "FAISS_WORK", 1 << 62)
+        distances, indices = nearest_neighbours(points, points, 5, exclude_self=exclude_self)
+        monkeypatch.setattr(neighbours, "FAISS_WORK", 1)
+        assert neighbours.by_faiss(len(points), points)
+        by_faiss = nearest_neighbours(points, points, 5, exclude_self=exclude_self)
+        np.testing.assert_array_equal(by_faiss[0], distances)
+        np.testing.assert_array_equal(by_faiss[1], indices)
+
+
+def test_the_closest_point_is_that_of_all_distances(monkeypatch):
+    draw = np.random.default_rng(0)
+    rows, points = (torch.from_numpy(draw.normal(size=(n, 4)).astype(np.float32)) for n in (90, 12))
+    expected = torch.cdist(rows, points).argmin(dim=1).numpy()
+    for work in (1 << 62, 1):  # by products, and by faiss where it is installed
+        monkeypatch.setattr(neighbours, "FAISS_WORK", work)
+        np.testing.assert_array_equal(neighbours.closest_points(rows, points), expected)

@@ -17,6 +17,7 @@ from confide.report.draw import (
     Figure,
     Scale,
     coordinate as number_text,
+    explorer_query,
     percent_tick,
     table,
     ticks,
@@ -107,6 +108,8 @@ class CoverageSection:
     start: int = 0
     readout: dict[str, str] | None = None
     data: dict[str, Any] | None = None
+    whose: str = ""
+    """The model and stage of the curve, as a view of the explorer."""
     empty: Empty | None = None
 
     @property
@@ -135,6 +138,7 @@ def coverage_section(view: EvaluationView) -> CoverageSection:
         start,
         _readout(data, start),
         data,
+        explorer_query({"split": focus.split, "model": focus.model, "stage": focus.stage}),
     )
 
 
@@ -262,6 +266,9 @@ def _draw(view: EvaluationView, curves: list[Curve], top: list[float], start: St
             f"k{view.colour(curve.model)}",
             2.6 if curve is curves[0] else 1.6,
         )
+    for c, r, t in list(zip(*(focus[name] for name in ("coverage", "risk", "threshold")), strict=True))[::12]:
+        told = f"{percent(c, 1)} accepted, confidence {fixed(t, 3)} and above: {percent(r, 1)} wrong"
+        canvas.value(x(c), y.clip(100 * r), told)
     canvas.text(44, y(all_wrong) - 5, f"accept everything: {percent(focus['risk'][-1], 1)}")
     _key(canvas, view, curves, 44, y(all_wrong) + 18)
     _perfect(canvas, focus["risk"][-1], x, y, y(all_wrong) + 18 + 17 * len(curves))
