@@ -26,7 +26,7 @@ from confide.evaluation.streaming import from_folder, shard_predictions
 from confide.facts import ClassTable, Facts
 from confide.files import formats
 from confide.metrics.base import parse_metric
-from confide.numerics.binning import width_bin_of
+from confide.numerics.binning import width_bin_of, width_edges
 from confide.predictions import Predictions
 from confide.results import About, Evaluation, Measurement
 from confide.types import Floats, Indices, Options
@@ -49,6 +49,15 @@ def cells_of(sure: Floats, bins: Indices, bits: int) -> Indices:
     doubt = (1.0 - sure).astype(np.float32).view(np.int32) >> (23 - bits)
     cell = np.maximum(doubt.astype(np.intp) - ((127 - OCTAVES) << bits) + 1, 0)
     return np.asarray(cell + (BINS - 1 - bins))  # both rise with the doubt, so that no two cells get one number
+
+
+def within_bins(means: Floats, cells: Indices, bits: int) -> Floats:
+    """Mean confidences of cells, none of which rounding has moved over an edge of its bin."""
+    edges = width_edges(BINS)
+    inner = edges[1:-1]
+    first = cells_of(inner, width_bin_of(inner.copy(), BINS), bits)  # an edge is the largest value of the bin below
+    bins = np.count_nonzero(cells[:, None] < first, axis=1)
+    return np.clip(means, np.nextafter(edges[bins], 1.0), edges[bins + 1])
 
 
 def cell_count(bits: int) -> int:
@@ -271,7 +280,10 @@ class Sketch:
         # Right and wrong rows of a cell get one confidence: they are tied, and its sums stay what they are.
         starts = np.flatnonzero(np.diff(keys >> 1, prepend=-1))
         both = np.add.reduceat(sums[:, :2], starts, axis=0)
-        confidence = np.repeat(both[:, 1] / both[:, 0], np.diff(starts, append=len(keys)))
+        width, bits = 2 * cell_count(COARSE), FINE if table is self.fine else COARSE
+        cells = (keys[starts] if table is self.fine else keys[starts] % width) >> 1
+        means_of_cells = within_bins(both[:, 1] / both[:, 0], cells, bits)
+        confidence = np.repeat(means_of_cells, np.diff(starts, append=len(keys)))
         means = {name: torch.from_numpy(total / count) for name, total in zip(self.kind.names, sums.T[2:], strict=True)}
         means["confidence"] = torch.from_numpy(confidence)
         facts = Facts(right=torch.from_numpy((keys & 1).astype(bool)), **means)
@@ -284,7 +296,7 @@ class Sketch:
             split=self.kind.split,
             class_names=self.kind.class_names,
             weights=count,
-            columns={PART: keys // (2 * cell_count(COARSE))},
+            columns={PART: keys // width},
             unit=PART,
         )
 

@@ -198,6 +198,9 @@ class WatchReference:
         quantiles = {k: tuple(np.quantile(v, at).tolist()) for k, v in known.items() if v is not None}
         bands = np.unique(np.quantile(batch.confidence, np.arange(1, BANDS) / BANDS))
         bands = bands[bands < batch.confidence.max()]  # where many are as sure as can be, no band lies above them
+        # Confidences of few different values, such as shares of agreement, leave bands between them that hold none.
+        counts = np.bincount(np.searchsorted(bands, batch.confidence, side="left"), minlength=len(bands) + 1)
+        bands = bands[counts[:-1] > 0]
         band = np.searchsorted(bands, batch.confidence, side="left")
         groups = [right[band == k] for k in range(len(bands) + 1)] + [right]
         accuracy = float(right.mean())

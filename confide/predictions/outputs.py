@@ -58,7 +58,9 @@ class Outputs(ABC):
 
     def need_logits(self, purpose: str) -> Logits:
         """The logits `n c`, or an error where not every class is known."""
-        raise InputError(f"{purpose} needs all probabilities, but these predictions hold only {self.words}")
+        raise InputError(
+            f"{purpose} needs all probabilities, but these predictions hold only {self.words}; give logits or probs"
+        )
 
     def need_probs(self, purpose: str) -> Probs:
         """All probabilities `n c`, at least float32."""

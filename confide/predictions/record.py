@@ -587,7 +587,10 @@ class Predictions:
             [0]
         """
         if isinstance(self.outputs, PairOutputs):
-            raise InputError(f"{purpose} needs classes, but these predictions hold only {self.outputs.words}")
+            raise InputError(
+                f"{purpose} needs classes, but these predictions hold only {self.outputs.words}; "
+                f"{instead_of_classes(self)}"
+            )
         if self._labels is None:
             hint = f"; their other columns are {', '.join(list(self.columns)[:8])}" if self.columns else ""
             raise InputError(
@@ -639,7 +642,7 @@ class Predictions:
             units = int(self.clusters.max()) + 1
             raise InputError(
                 f"{purpose} counts samples drawn one by one, but these are {len(self):,} of {units:,} units "
-                f"('{self.unit}'); take one of each unit, or replace(unit=None) where they are independent"
+                f"('{self.unit}'); {instead_of_units(self)}"
             )
 
     def replace(self, **changes: Any) -> Predictions:
@@ -1094,3 +1097,18 @@ def feature_rows(predictions: Predictions, features: Any, name: str = "features"
     if not all(bool(torch.isfinite(block.sum())) for block in torch.split(rows, FEATURE_ROWS)):
         check_finite(rows, name)
     return rows
+
+
+def instead_of_classes(predictions: Predictions) -> str:
+    """What pairs of confidence and correctness have in place of what needs classes."""
+    named = f", or group by a column: {', '.join(list(predictions.columns)[:6])}" if predictions.columns else ""
+    return f"of these evaluate, calibrate, compare and operating points work{named}"
+
+
+def instead_of_units(predictions: Predictions) -> str:
+    """What samples drawn several as one have in place of what counts each by itself."""
+    if predictions.is_multilabel:
+        return "of labels there are label_thresholds (confide labels), or take the rows of one label"
+    if predictions.unit == IMAGE:
+        return "evaluate, calibrate and compare count images; or take one row of each image"
+    return "take one of each unit, or replace(unit=None) where they are independent"

@@ -257,8 +257,8 @@ def _with_score_as_confidence(columns: Mapping[str, NDArray[Any]], roles: Column
             f"{where} must have one column that holds the confidence, got '{scores[0]}' and '{scores[1]}'; "
             "call that one 'confidence'"
         )
-    named = [np.unique(columns[name]) for name in (roles.label, roles.prediction) if name is not None]
-    if len(np.unique(np.concatenate(named).astype(np.str_))) <= 2:
+    seen = [np.unique(columns[name]) for name in (roles.label, roles.prediction) if name is not None]
+    if len(np.unique(np.concatenate(seen).astype(np.str_))) <= 2:
         raise InputError(
             f"column '{scores[0]}' of {where} may be the confidence in '{roles.prediction}' or the probability of "
             f"class 1; call it 'confidence', or 'prob' without the column '{roles.prediction}'"

@@ -7,6 +7,7 @@ import pytest
 
 import confide
 from confide.checks import InputError
+from confide.cli.main import main
 from confide.metrics import METRICS
 
 
@@ -75,6 +76,8 @@ KINDS = {
     "pixels": _pixels,
     "boxes": _boxes,
 }
+INSTEAD = ("evaluate", "label_thresholds", "Predictions.multilabel", "operating_point", "take one", "give logits")
+"""What a refusal names: something that the kind does have."""
 kinds = pytest.mark.parametrize("kind", KINDS)
 
 
@@ -144,6 +147,58 @@ def test_promises_of_single_samples_hold_or_name_the_unit(kind):
             assert text is None or "needs" in text
         else:
             assert f"'{p.unit}'" in text or "needs" in text
+
+
+@kinds
+def test_every_verb_works_on_a_file_of_the_kind_or_names_what_does(kind, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    p = quietly(kind)
+    p.replace(split="val").save("a.parquet")
+    p.replace(split="test").save("b.parquet")
+    pair = ["--fit", "a.parquet", "--apply", "b.parquet"]
+    works = {
+        "evaluate": ["evaluate", "b.parquet", "--out", "e", "--no-intervals"],
+        "calibrate": ["calibrate", *pair, "--methods", "temperature", "--out", "c.parquet"],
+        "sets": ["sets", *pair],
+        "operating-point": ["operating-point", "a.parquet", "--risk", "0.4"],
+        "labels": ["labels", "a.parquet", "--f-beta", "1"],
+        "monitor": ["monitor", "watch.jsonl", "--reference", "a.parquet", "--predictions", "b.parquet"],
+    }
+    done = set()
+    for verb, call in works.items():
+        status = main(call)
+        line = capsys.readouterr().err.strip().splitlines()[-1:]
+        if status in (0, 3):
+            done.add(verb)
+        else:
+            assert status == 1, call
+            assert ";" in line[0] or "needs" in line[0], line
+            assert any(word in line[0] for word in INSTEAD), line
+    expected = {"evaluate", "calibrate", *(["labels"] if p.is_multilabel else [])}
+    if p.clusters is None:
+        expected |= {"operating-point", "monitor"} | ({"sets"} if p.outputs.all_classes else set())
+    assert done == expected
+
+
+def test_shares_of_few_values_can_be_watched(tmp_path):
+    p = quietly("agreement")
+    watch = confide.monitor.Monitor(p, file=tmp_path / "watch.jsonl")
+    assert np.isfinite(watch.reference.tolerance).all()
+    confide.monitor.Monitor(file=tmp_path / "watch.jsonl")
+
+
+@kinds
+def test_a_folder_of_shards_is_evaluated_as_its_rows_are(kind, tmp_path):
+    p = quietly(kind)
+    (tmp_path / "shards").mkdir()
+    for k, rows in enumerate(np.array_split(np.arange(len(p)), 3)):
+        p.take(rows).save(tmp_path / "shards" / f"{k}.parquet")
+    words = ["accuracy", "ece", "auroc", "aurc"]
+    folder = confide.pipeline.evaluate_folder(tmp_path / "shards", tmp_path / "parts", words, False, exact=True)
+    whole = confide.evaluate(p, words, False, score="msp")
+    for word in words:
+        found = next(m.value for m in folder.measurements if m.metric == word and m.group is None)
+        assert found == pytest.approx(whole.value(word, group=None), abs=1e-9)
 
 
 @kinds
