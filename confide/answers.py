@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from confide.checks import InputError, check_range, did_you_mean, printable
 from confide.files import formats
 from confide.predictions import Predictions
-from confide.types import Floats
+from confide.types import AnyArray, Columns, Floats, JsonObject, Options
 
 __all__ = [
     "agreement",
@@ -46,7 +46,7 @@ RULED_OUT = -1e4
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-def _columns(n: int, topics: Any, **more: Any) -> dict[str, Any]:
+def _columns(n: int, topics: Any, **more: Any) -> dict[str, AnyArray]:
     """Columns of a record; those that are None are left out."""
     listed = {name: _listed(values, name, n) for name, values in {TOPIC: topics, **more}.items() if values is not None}
     for name, values in listed.items():
@@ -492,7 +492,7 @@ def _lm_eval_predictions(
         (metric,) = named
     right = [_judged(line.get(metric), metric, k) for k, line in enumerate(lines)]
     texts = [[_first_text(sample) for sample in _samples_of(line)] for line in lines]
-    common: dict[str, Any] = {"ids": ids, "topics": topics, "split": split}
+    common: Options = {"ids": ids, "topics": topics, "split": split}
     if all(len(own) > 1 for own in texts):
         answers = [_first_text(line["filtered_resps"][0]) for line in lines]
         return agreement(texts, answers=answers, correct=right, **common)
@@ -509,7 +509,7 @@ def task_of(path: Path) -> str:
     return match[1] if match else path.stem.removeprefix("samples_")
 
 
-def _json_lines(path: Path) -> Iterator[dict[str, Any]]:
+def _json_lines(path: Path) -> Iterator[JsonObject]:
     with formats.reading(path, "jsonl file"), open(path, encoding="utf-8") as lines:
         for number, line in enumerate(lines):
             if line.strip():
@@ -520,7 +520,7 @@ def _json_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _choices_of(
-    lines: list[dict[str, Any]], ids: list[str], topics: list[str], per_length: bool, split: str | None, where: str
+    lines: list[JsonObject], ids: list[str], topics: list[str], per_length: bool, split: str | None, where: str
 ) -> Predictions:
     log_probs = [[float(pair[0]) for pair in line["filtered_resps"]] for line in lines]
     texts = [_choice_texts(line) for line in lines] if per_length or not _are_places(lines) else None
@@ -540,11 +540,11 @@ def _choices_of(
     return predictions
 
 
-def _are_places(lines: list[dict[str, Any]]) -> bool:
+def _are_places(lines: list[JsonObject]) -> bool:
     return all(str(line["target"]).isdecimal() for line in lines)
 
 
-def _choice_texts(line: dict[str, Any]) -> list[str]:
+def _choice_texts(line: JsonObject) -> list[str]:
     """The texts of the choices, from the arguments the model was called with: (context, choice) each."""
     arguments = line.get("arguments", [])
     calls = list(arguments.values()) if isinstance(arguments, dict) else arguments
@@ -552,7 +552,7 @@ def _choice_texts(line: dict[str, Any]) -> list[str]:
     return [str(pair[1]).strip() for pair in pairs if len(pair) > 1]
 
 
-def _place_of(line: dict[str, Any], texts: list[str] | None, number: int, where: str) -> int:
+def _place_of(line: JsonObject, texts: list[str] | None, number: int, where: str) -> int:
     """The place of the right choice: given as such, or as its text."""
     target = str(line["target"]).strip()
     if target.isdecimal():
@@ -565,7 +565,7 @@ def _place_of(line: dict[str, Any], texts: list[str] | None, number: int, where:
     return texts.index(target)
 
 
-def _samples_of(line: dict[str, Any]) -> list[Any]:
+def _samples_of(line: JsonObject) -> list[Any]:
     """The generated samples of a question: `resps` is a list of requests with their samples."""
     whole = line.get("resps") or line["filtered_resps"]
     return whole[0] if len(whole) == 1 and isinstance(whole[0], list) else whole
@@ -621,7 +621,7 @@ def from_uqlm(
 
 
 def _uqlm_predictions(
-    columns: formats.Table,
+    columns: Columns,
     path: str | Path,
     score: str,
     correct: str | None,
@@ -641,7 +641,7 @@ def _uqlm_predictions(
             f"the scores '{score}' of {path} must be one number an answer, got others; name another column"
         )
     known, values = _known(columns[score].astype(np.float64), f"scores '{score}' of {path}")
-    others: dict[str, Any] = {
+    others: dict[str, AnyArray] = {
         name: own for name, own in columns.items() if own.ndim == 1 and name not in (score, correct)
     }
     others = {{topic: TOPIC}.get(name, name): own[known] for name, own in others.items()}
@@ -658,7 +658,7 @@ def _known(values: Floats, what: str) -> tuple[NDArray[np.bool_], Floats]:
     return known, values
 
 
-def _check_columns(columns: Mapping[str, Any], names: Sequence[str], path: str | Path) -> None:
+def _check_columns(columns: Columns, names: Sequence[str], path: str | Path) -> None:
     for name in names:
         if name not in columns:
             raise InputError(f"{path} has no column '{name}'; {did_you_mean(name, columns)}")
@@ -729,7 +729,7 @@ def from_lm_polygraph(
             "(platt) before they are read as such",
             stacklevel=2,
         )
-    columns: dict[str, Any] = {"uncertainty": uncertainty}
+    columns: dict[str, AnyArray] = {"uncertainty": uncertainty}
     texts = record.get("stats", {}).get("greedy_texts")
     if texts is not None and len(texts) == len(known):
         columns["answer"] = np.array([str(text) for text in texts])[known]
@@ -797,7 +797,7 @@ def from_table(
     def column(name: str | None) -> Any:
         return None if name is None else columns[name]
 
-    common: dict[str, Any] = {"ids": columns.get("id"), "topics": column(topic), "split": split}
+    common: Options = {"ids": columns.get("id"), "topics": column(topic), "split": split}
     if stated is not None:
         texts = [str(text) for text in columns[stated].tolist()]
         return verbalised(texts, column(correct), unparsed=unparsed, questions=column(question), **common)

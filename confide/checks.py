@@ -15,6 +15,8 @@ import numpy as np
 if TYPE_CHECKING:  # a check needs tensors, an error does not: `confide list` loads no torch
     from torch import Tensor
 
+    from confide.types import Options
+
 
 class InputError(ValueError):
     """A value that came in is not what must hold; the message is one line for a person."""
@@ -349,6 +351,8 @@ def _fits(value: Any, kind: ast.expr) -> bool:
             return value is None
         case ast.Name(id=word) if word in KINDS:
             return _is_kind(value, word)
+        case ast.Name(id="Options" | "JsonObject"):
+            return isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
         case ast.Subscript(value=ast.Name(id="tuple"), slice=ast.Tuple(elts=[inner, ast.Constant()])):
             return isinstance(value, (list, tuple)) and all(_fits(part, inner) for part in value)
         case ast.Subscript(value=ast.Name(id="tuple"), slice=ast.Tuple(elts=parts)):
@@ -370,6 +374,8 @@ def _kind_words(kind: ast.expr) -> str:
             return f"a list of {', '.join(map(_kind_words, parts))}"
         case ast.Subscript(value=ast.Name(id="Mapping"), slice=ast.Tuple(elts=[_, inner])):
             return f"names, each with {_kind_words(inner)}"
+        case ast.Name(id="Options" | "JsonObject"):
+            return "values by name"
     word = ast.unparse(kind)
     return KINDS.get(word, word)
 
@@ -391,7 +397,7 @@ LARGEST_NUMBER = 10**300
 """Whole numbers below it are floats too."""
 
 
-def check_options(word: str, family: str, options: Mapping[str, Any], known: Iterable[str]) -> None:
+def check_options(word: str, family: str, options: Options, known: Iterable[str]) -> None:
     """Every option given must be one the method has."""
     names = list(known)
     for name in options:

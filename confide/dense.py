@@ -22,7 +22,7 @@ from confide.checks import InputError, as_tensor, check_number, check_range, pri
 from confide.files import formats
 from confide.predictions import IMAGE, Predictions
 from confide.random import generator
-from confide.types import Floats
+from confide.types import Columns, Floats, Options
 
 __all__ = ["boundary_distance", "boxes", "from_coco", "image_predictions", "maps", "pixels", "read_images"]
 
@@ -171,7 +171,7 @@ def pixels(
     if not any(len(part.places) for part in parts):
         raise InputError("predictions of pixels need at least one that is not ignored, got none; check ignore_index")
     counts = [len(part.places) for part in parts]
-    columns: dict[str, Any] = {
+    columns: Columns = {
         IMAGE: np.repeat(np.array(names), counts),
         PLACE: np.concatenate([part.places for part in parts]),
     }
@@ -184,7 +184,7 @@ def pixels(
         columns[BOUNDARY] = band_names(np.concatenate(distances), boundary)
     truths = [part.labels for part in parts if part.labels is not None]
     together = parts[0].outputs if len(parts) == 1 else torch.cat([part.outputs for part in parts])
-    record: dict[str, Any] = {"split": split, "columns": columns, "class_names": class_names, "unit": IMAGE}
+    record: Options = {"split": split, "columns": columns, "class_names": class_names, "unit": IMAGE}
     make = Predictions if probs is None else Predictions.from_probs
     return make(together, torch.cat(truths) if truths else None, **record)
 
@@ -256,7 +256,7 @@ def image_predictions(
         if truth is not None and bool((as_tensor(truth, "labels") == ignored).all()):
             continue
         name = str(ids[number]) if ids is not None else str(number)
-        own: dict[str, Any] = {kind: [image], "labels": None if truth is None else [truth]}
+        own: Options = {kind: [image], "labels": None if truth is None else [truth]}
         yield pixels(**own, ids=[name], split=split, **options)
 
 

@@ -104,7 +104,7 @@ class Cell:
     def training(self) -> Settings:
         """The settings of the training, checked."""
         method = self.method.resolved()
-        losses.LOSSES.get(method.loss).check_options(method.options)
+        losses.LOSSES.get(method.loss).check_options(dict(method.options))
         chosen = {"model": self.model, "loss": method.loss, "loss_options": dict(method.options), "seed": self.seed}
         return Settings.from_dict({**self.settings, **method.training, **chosen})
 

@@ -21,6 +21,7 @@ import numpy as np
 from scipy import special, stats
 
 from benchmarks.findings.cells import markdown
+from benchmarks.lib import titles
 from benchmarks.lib.cells import numbers
 from benchmarks.resplits.splits import SEEDS
 from benchmarks.resplits.trainings import METHODS, TUNED
@@ -348,18 +349,18 @@ def stage_line(own: list[dict[str, Any]], stage: str) -> list[str]:
     clean = [r["clean"][stage] for r in own if stage in r["clean"]]
     shifted = [r["corrupted"][stage] for r in own if stage in r.get("corrupted", {})]
 
-    def spread_text(rows: list[dict[str, float]], word: str, scale: float, digits: int) -> str:
-        values = [scale * row[word] for row in rows if word in row]
+    def spread_text(rows: list[dict[str, float]], word: str, digits: int) -> str:
+        values = [titles.scaled(word, row[word]) for row in rows if word in row]
         return f"{np.mean(values):.{digits}f} ± {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 else "-"
 
     p_values = [row["calibration_p"] for row in clean if "calibration_p" in row]
     tested = f"{sum(p > LEVEL for p in p_values)} of {len(p_values)}; {fisher(p_values):.2g}" if p_values else "-"
     return [
         stage,
-        *(spread_text(clean, *how) for how in (("accuracy", 100, 2), ("nll", 1, 4), ("ece_mass", 100, 2))),
+        *(spread_text(clean, *how) for how in (("accuracy", 2), ("nll", 4), ("ece_mass", 2))),
         tested,
-        spread_text(clean, "aurc", 1000, 2),
-        *(spread_text(shifted, *how) for how in (("nll", 1, 3), ("ece_mass", 100, 1), ("aurc", 1000, 0))),
+        spread_text(clean, "aurc", 2),
+        *(spread_text(shifted, *how) for how in (("nll", 3), ("ece_mass", 1), ("aurc", 0))),
     ]
 
 
@@ -394,7 +395,13 @@ def again_rows(results: list[dict[str, Any]]) -> list[list[str]]:
     return rows
 
 
-HEAD = ["stage", "accuracy %", "NLL", "ECE %", "p > .05; Fisher", "AURC x1000", "NLL", "ECE %", "AURC, corrupted"]
+HEAD = [
+    "stage",
+    *map(titles.heading, ("accuracy", "nll", "ece_mass")),
+    "p > .05; Fisher",
+    titles.heading("aurc"),
+    *(f"{titles.heading(word)}, corrupted" for word in ("nll", "ece_mass", "aurc")),
+]
 
 
 def target_rows(results: list[dict[str, Any]], epochs: int, opinion: str) -> list[list[str]]:

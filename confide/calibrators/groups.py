@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,7 +29,7 @@ from confide.checks import MOST_CLASSES, InputError, check_number, did_you_mean
 from confide.files.fitted import FittedState, need_fields
 from confide.predictions import Predictions
 from confide.records import FeatureSource
-from confide.types import Logits
+from confide.types import JsonObject, Logits, Words
 
 SHRINKAGES = (0.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10000.0, math.inf)
 GROUPED = ("by", "bands", "shrinkage")
@@ -41,7 +41,6 @@ MOST_BANDS = 1000
 MOST_VALUES = 100
 """Numbers of more values than these are no groups: each would have a sample or two."""
 Fit = Callable[[Predictions], Calibrator]
-Names = NDArray[np.str_]
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class Grouping:
     by: str
     edges: tuple[float, ...] | None = None
 
-    def names(self, predictions: Predictions) -> Names:
+    def names(self, predictions: Predictions) -> Words:
         """The group of every sample, as text; a number that is none has the group "nan"."""
         column = column_of(predictions, self.by)
         if self.edges is None:
@@ -258,7 +257,7 @@ def label_folds(predictions: Predictions, folds: int, seed: int, *, renamed_alik
     return random.folds(predictions.ids, labels, folds, seed=seed, purpose="calibrator folds")
 
 
-def _group_notes(predictions: Predictions, by: Grouping, groups: Mapping[str, Any], k: float) -> list[str]:
+def _group_notes(predictions: Predictions, by: Grouping, groups: Iterable[str], k: float) -> list[str]:
     notes = []
     unfitted = sorted(set(by.names(predictions).tolist()) - set(groups))
     if unfitted:
@@ -314,7 +313,7 @@ def _tried(calibrator: Calibrator) -> Calibrator:
 
 
 def _group_calibrator_from_state(state: FittedState) -> GroupCalibrator:
-    def part(record: Mapping[str, Any], prefix: str) -> Calibrator:
+    def part(record: JsonObject, prefix: str) -> Calibrator:
         tensors = {k.split("/", 1)[1]: v for k, v in state.tensors.items() if k.startswith(f"{prefix}/")}
         return calibrator_from_state(FittedState(record, tensors))
 

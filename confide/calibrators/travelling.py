@@ -13,7 +13,6 @@ from itertools import combinations
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy import optimize
 from torch import Tensor
 
@@ -24,7 +23,7 @@ from confide.calibrators.temperature_scaling import best_scale, bound_notes
 from confide.checks import InputError
 from confide.random import uneven_shares
 from confide.registry import Interval
-from confide.types import Floats, Labels, Logits, PerSample
+from confide.types import Floats, Labels, Logits, PerSample, Words
 
 CLEAN_WEIGHT = 8.0
 RIDGE = 0.3
@@ -35,7 +34,6 @@ SMALLEST_BATCH = 200
 LARGEST_FACTOR = 50.0
 """How far a batch's or sample's temperature may be from the clean one."""
 MODES = ("batch", "sample")
-Names = NDArray[np.str_]
 
 
 def sample_signals(values: Values, logits: Logits, features: Tensor) -> dict[str, PerSample]:
@@ -209,7 +207,7 @@ def travelling(
     return FittedValues(values, tuple(notes))
 
 
-def _weights(shifts: Names) -> Floats:
+def _weights(shifts: Words) -> Floats:
     """Every shift counts once, clean samples as eight, each spread over its samples."""
     names, place, counts = np.unique(shifts, return_inverse=True, return_counts=True)
     share = np.where(names == "", CLEAN_WEIGHT, 1.0) / counts
@@ -217,7 +215,7 @@ def _weights(shifts: Names) -> Floats:
 
 
 def _batch_weights(
-    values: Values, signals: dict[str, PerSample], labels: Labels, right: PerSample, shifts: Names
+    values: Values, signals: dict[str, PerSample], labels: Labels, right: PerSample, shifts: Words
 ) -> tuple[Tensor, Tensor]:
     """Ridge regression of the log odds of a batch's accuracy on its statistics, drawn towards its mean confidence; and
     how far it takes clean samples of any class shares from that confidence, which is no sign of a shift.
@@ -275,7 +273,7 @@ def _batch_weights(
 
 
 def _sample_weights(
-    values: Values, logits: Logits, labels: Labels, signals: dict[str, PerSample], shifts: Names
+    values: Values, logits: Logits, labels: Labels, signals: dict[str, PerSample], shifts: Words
 ) -> Tensor:
     """Weights of log T / T_clean with the smallest NLL over all shifts, lightly drawn to 0."""
     columns = in_units(values, signals)

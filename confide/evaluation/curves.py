@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -16,13 +17,15 @@ from confide.numerics.binning import mass_starts, width_edges
 from confide.numerics.binomial import wilson_interval
 from confide.random import generator
 from confide.results import TAILS, Curve, Z
-from confide.types import Floats
+from confide.types import AnyArray, Floats
 
 MOST_POINTS = 300
 RELIABILITY_BINS = (10, 15, 20)
 
 
-def all_curves(view: View, scores: dict[str, Any], difficulty: Floats | None, bands: bool, seed: int) -> list[Curve]:
+def all_curves(
+    view: View, scores: Mapping[str, AnyArray], difficulty: Floats | None, bands: bool, seed: int
+) -> list[Curve]:
     """Every curve that these samples allow, for the plain confidence and the other scores."""
     curves = [
         reliability(view, binning, bins, bands, seed) for binning in ("width", "mass") for bins in RELIABILITY_BINS

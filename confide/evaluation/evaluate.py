@@ -15,7 +15,7 @@ from confide.checks import InputError, did_you_mean, known_keywords
 from confide.evaluation.curves import all_curves
 from confide.evaluation.gallery import map_gallery
 from confide.evaluation.streaming import as_predictions
-from confide.files.columns import WEIGHT_COLUMNS
+from confide.files.columns import WEIGHT_COLUMN
 from confide.metrics.base import METRICS, MetricSpec, metric_name, note_of, parse_metric, table_words, value_of
 from confide.metrics.influence import Influence, Spread, error_interval, spread_of
 from confide.metrics.intervals import (
@@ -33,7 +33,7 @@ from confide.predictions import LABEL_NAME, Predictions, StreamedOutputs, row_wo
 from confide.records import Scores
 from confide.registry import Method
 from confide.results import About, Evaluation, Expectation, Measurement
-from confide.types import Floats, Indices
+from confide.types import AnyArray, Floats, Indices, Options
 
 # Groups of samples.
 
@@ -229,7 +229,7 @@ class MetricRequest:
     """One number to compute: a metric with its options, and the name of its score."""
 
     method: Method[MetricSpec]
-    options: dict[str, Any]
+    options: Options
     score: str | None = None
 
     def __call__(self, view: View) -> float:
@@ -452,7 +452,7 @@ def evaluate(
     stage: str = "raw",
     scores: Scores | None = None,
     score: Any = None,
-    trust: Mapping[str, Any] | None = None,
+    trust: Mapping[str, AnyArray] | None = None,
     weights: Any = None,
     prior: Any = None,
     strata: Any = None,
@@ -508,7 +508,7 @@ def evaluate(
     columns = () if by is None or isinstance(by, Mapping) else (by,) if isinstance(by, str) else tuple(by)
     columns += tuple(word for word in (strata, unit) if isinstance(word, str) and word != "class")
     predictions = as_predictions(predictions, columns=columns, ids=scores is not None, score=score, weights=weights)
-    named = [weights if isinstance(weights, str) else WEIGHT_COLUMNS[0]] * (predictions.relative_weights is not None)
+    named = [weights if isinstance(weights, str) else WEIGHT_COLUMN] * (predictions.relative_weights is not None)
     predictions = predictions.weighted_by_class(prior)
     if (rows := predictions.weighted_rows) is not None:
         n, predictions = len(predictions), predictions.take(rows)
@@ -571,9 +571,9 @@ def label_doubts(predictions: Predictions) -> tuple[str, ...]:
     return (f"no label is 0, and the class before the label is predicted for {share:.0%}: do labels start at 1?",)
 
 
-def ranking_scores(predictions: Predictions, score: Any, trust: Mapping[str, Any] | None) -> dict[str, Any]:
+def ranking_scores(predictions: Predictions, score: Any, trust: Mapping[str, AnyArray] | None) -> dict[str, AnyArray]:
     """Name in the table -> the score, the plain confidence first."""
-    chosen: dict[str, Any] = {}
+    chosen: dict[str, AnyArray] = {}
     if score is None:
         chosen["msp"] = "msp"
         if predictions.facts.entropy is not None:
@@ -592,7 +592,7 @@ def ranking_scores(predictions: Predictions, score: Any, trust: Mapping[str, Any
 
 
 def metric_requests(
-    metrics: str | Sequence[str], predictions: Predictions, ranking: Mapping[str, Any]
+    metrics: str | Sequence[str], predictions: Predictions, ranking: Mapping[str, AnyArray]
 ) -> tuple[list[MetricRequest], dict[str, str]]:
     """The numbers to compute, and why the others cannot be."""
     words = metric_words(metrics, kind_tables(predictions))

@@ -20,7 +20,7 @@ from confide.metrics.view import Design, metric_samples, score_name, score_value
 from confide.numerics.binomial import upper_bound, weighted_mean_p, weighted_upper_bound, wilson_interval
 from confide.predictions import Predictions
 from confide.results import ClassThreshold, ObservedPoint, OperatingPoint, Z
-from confide.types import Flags, Floats
+from confide.types import AnyArray, Flags, Floats
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def operating_point(
     score: Any = "msp",
     method: str = "fixed_sequence",
     per_class: bool = False,
-    losses: Mapping[str, Any] | None = None,
+    losses: Mapping[str, AnyArray] | None = None,
     promise: str = "probability",
     weights: Any = None,
 ) -> OperatingPoint:

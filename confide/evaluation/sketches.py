@@ -19,16 +19,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from confide.block_sizes import SHARD_ROWS
 from confide.checks import InputError, check_kind, check_record
 from confide.evaluation.evaluate import MOST_GROUPS, available_words, evaluate, groupings
-from confide.evaluation.streaming import ROWS, from_folder, shard_predictions
+from confide.evaluation.streaming import from_folder, shard_predictions
 from confide.facts import ClassTable, Facts
 from confide.files import formats
 from confide.metrics.base import parse_metric
 from confide.numerics.binning import width_bin_of
 from confide.predictions import Predictions
 from confide.results import About, Evaluation, Measurement
-from confide.types import Floats, Indices
+from confide.types import Floats, Indices, Options
 
 FACTS = ("nll", "brier", "entropy")
 """Facts whose sums are kept beside those of the confidence."""
@@ -170,9 +171,9 @@ class Sketch:
 
     def add(self, shard: Predictions) -> Sketch:
         """Count the samples of one more shard, in parts that stay in the cache."""
-        for first in range(0, len(shard), ROWS):
-            whole = len(shard) <= ROWS
-            self._add_part(shard if whole else shard.take(np.arange(first, min(first + ROWS, len(shard)))))
+        for first in range(0, len(shard), SHARD_ROWS):
+            whole = len(shard) <= SHARD_ROWS
+            self._add_part(shard if whole else shard.take(np.arange(first, min(first + SHARD_ROWS, len(shard)))))
         return self
 
     def _add_part(self, shard: Predictions) -> None:
@@ -439,7 +440,7 @@ def evaluate_sketch(
     """
     called = "pixels" if sketch.kind.unit == "image" else "samples"
     known = About(title=title, unit=called).over(about or About())
-    options: dict[str, Any] = {"model": model, "seed": seed, "score": "msp", "about": known}
+    options: Options = {"model": model, "seed": seed, "score": "msp", "about": known}
     whole = evaluate(sketch.record(sketch.fine).replace(unit=None), metrics, False, **options)
     rows = sketch_rows(sketch, whole, intervals, rankings or {}, options)
     words = [m.metric for m in whole.measurements]
@@ -453,7 +454,7 @@ def evaluate_sketch(
 
 
 def sketch_rows(
-    sketch: Sketch, values: Evaluation, intervals: bool, rankings: Mapping[str, float], options: Mapping[str, Any]
+    sketch: Sketch, values: Evaluation, intervals: bool, rankings: Mapping[str, float], options: Options
 ) -> list[Measurement]:
     """The measurements of the cells with their intervals, and of rankings how far all rows can lie from them."""
     words = [m.metric for m in values.measurements if parse_metric(m.metric)[0].spec.info.kind == "ranking"]

@@ -6,7 +6,7 @@ normalise, or the random crop and flip of an augmentation run.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -19,7 +19,7 @@ from PIL import Image
 from torch import Tensor
 
 from confide.checks import InputError
-from confide.types import Floats
+from confide.types import Floats, JsonObject
 
 # ---- One input as an image: arrays, tensors, bytes, files and PIL images, to RGB or grey `c h w` uint8 ----
 
@@ -152,8 +152,6 @@ def _weights_on(device: torch.device, source: int, target: int, resample: int) -
 
 # ---- What an image goes through before a network: resize, centre crop, scale and normalise ----
 
-Numbers = tuple[float, float, float]
-
 
 @dataclass(frozen=True)
 class Preprocess:
@@ -164,8 +162,8 @@ class Preprocess:
     crop: tuple[int, int] | None
     resample: int
     scale: float
-    mean: Numbers
-    std: Numbers
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
 
     def __call__(self, item: Any) -> Tensor:
         image = as_rgb(item)
@@ -203,7 +201,7 @@ class Preprocess:
 
 
 @lru_cache(maxsize=256)
-def _by_channel(values: Numbers, device: torch.device) -> Tensor:
+def _by_channel(values: tuple[float, float, float], device: torch.device) -> Tensor:
     """A number a channel, kept on the device."""
     return torch.tensor(values, device=device)[:, None, None]
 
@@ -219,7 +217,7 @@ def _centre(pixels: Tensor, size: tuple[int, int]) -> Tensor:
     return pixels[..., top : top + height, left : left + width]
 
 
-def from_processor(config: Mapping[str, Any]) -> Preprocess:
+def from_processor(config: JsonObject) -> Preprocess:
     """The preprocessing that a hub's preprocessor_config.json describes."""
     cropped = bool(config.get("do_center_crop", "crop_size" in config)) and bool(config.get("crop_size"))
     short, exact = None, None

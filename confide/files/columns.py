@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.checks import InputError
-
-Columns = dict[str, NDArray[Any]]
+from confide.types import Columns
 
 LABEL_COLUMNS = ("label", "labels", "true_label", "y_true", "target", "targets", "y")
 ID_COLUMNS = ("id", "ids")
-WEIGHT_COLUMNS = ("weight", "sample_weight")
+WEIGHT_COLUMN = "sample_weight"
+"""The only name that is used unasked: a `weight` may be a patient's."""
 FEATURE_COLUMNS = ("features", "values", "embeddings")
 # Of data to train on. The names of labels are others than in a file of predictions, and tried in another order.
 INPUT_COLUMNS = (
@@ -43,7 +43,7 @@ NAMED_COLUMNS = {"logits": re.compile(r"logits?_(.+)"), "probs": re.compile(r"pr
 
 CANONICAL_COLUMNS = {
     **{"label": "label", "id": "id", "prediction": "pred_label", "confidence": "confidence", "correct": "correct"},
-    **{"logits": "logits", "probs": "probs", "weight": "weight"},
+    **{"logits": "logits", "probs": "probs", "weight": WEIGHT_COLUMN},
 }
 """Role -> the name that is always understood."""
 ROLE_COLUMNS: dict[str, tuple[str, ...]] = {
@@ -52,7 +52,7 @@ ROLE_COLUMNS: dict[str, tuple[str, ...]] = {
     "prediction": PREDICTED_COLUMNS,
     "confidence": (*CONFIDENCE_COLUMNS, *SCORE_COLUMNS),
     "correct": CORRECT_COLUMNS,
-    "weight": WEIGHT_COLUMNS,
+    "weight": (WEIGHT_COLUMN,),
     "logits": (*OUTPUT_COLUMNS["logits"], *OUTPUT_COLUMNS["probs"], *SCORE_COLUMNS, *BINARY_COLUMNS["logits"]),
     "probs": (*OUTPUT_COLUMNS["logits"], *OUTPUT_COLUMNS["probs"], *SCORE_COLUMNS, *BINARY_COLUMNS["logits"]),
 }
@@ -142,7 +142,7 @@ def column_roles(names: Iterable[str], where: str) -> ColumnRoles:
 
     label, sample_id = one_of(LABEL_COLUMNS, "the label"), one_of(ID_COLUMNS, "the id")
     prediction, trust = one_of(PREDICTED_COLUMNS, "the predicted class"), one_of(("trust",), "the trust")
-    weight = one_of(WEIGHT_COLUMNS, "the weights")
+    weight = one_of((WEIGHT_COLUMN,), "the weights")
     judged = any(name in left for name in CORRECT_COLUMNS)
     # Beside an answer that was judged and no label, `p` is the confidence in it, not the probability of a class 1.
     classes = [name for name in left if not (judged and label is None and name in SCORE_COLUMNS)]

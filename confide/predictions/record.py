@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from confide.block_sizes import CACHED_FLOAT64, rows_in
+from confide.block_sizes import CACHED_FLOAT64, FEATURE_ROWS, rows_in
 from confide.checks import (
     InputError,
     as_tensor,
@@ -32,8 +32,7 @@ from confide.files.columns import (
     CANONICAL_COLUMNS,
     CORRECT_COLUMNS,
     ROLE_COLUMNS,
-    WEIGHT_COLUMNS,
-    Columns,
+    WEIGHT_COLUMN,
     classes_of_columns,
     column_roles,
 )
@@ -50,6 +49,7 @@ from confide.predictions.outputs import (
     probability_outputs,
 )
 from confide.predictions.tables import (
+    DATA_FRAME,
     IMAGE,
     LABEL_NAME,
     ROW_WORDS,
@@ -61,7 +61,7 @@ from confide.predictions.tables import (
     top1_outputs,
 )
 from confide.records import Features, Ids, default_ids, rows_of
-from confide.types import Floats, Indices, Labels, Logits, PerSample, Probs
+from confide.types import AnyArray, Columns, Floats, Indices, Labels, Logits, PerSample, Probs
 
 T = TypeVar("T")
 
@@ -120,7 +120,7 @@ class Predictions:
         *,
         outputs: Outputs | None = None,
         trust: Any = None,
-        columns: Mapping[str, Any] | None = None,
+        columns: Mapping[str, AnyArray] | None = None,
         class_names: Sequence[str] | None = None,
         weights: Any = None,
         unit: str | None = None,
@@ -351,7 +351,7 @@ class Predictions:
         }
         for name in (name for names in by_role.values() for name in names):
             if name not in columns:
-                raise InputError(f"the data frame has no column '{name}'; {did_you_mean(name, columns)}")
+                raise InputError(f"{DATA_FRAME} has no column '{name}'; {did_you_mean(name, columns)}")
         table, metadata = {}, {}
         for role, names in by_role.items():
             several = np.stack([columns[name] for name in names], axis=1) if len(names) > 1 else columns[names[0]]
@@ -364,7 +364,7 @@ class Predictions:
         # A role that was named hides other columns that might have it.
         hidden = {name for name in rest if any(name in ROLE_COLUMNS[role] for role in by_role)}
         table |= {name: values for name, values in rest.items() if name not in hidden}
-        predictions = predictions_from_columns(table, metadata, split, "the data frame")
+        predictions = predictions_from_columns(table, metadata, split, DATA_FRAME)
         return predictions.replace(columns={**predictions.columns, **{name: rest[name] for name in hidden}})
 
     @classmethod
@@ -415,7 +415,7 @@ class Predictions:
         *,
         probs: Any = None,
         label_names: Sequence[str] | None = None,
-        columns: Mapping[str, Any] | None = None,
+        columns: Mapping[str, AnyArray] | None = None,
     ) -> Predictions:
         """Several labels a sample, each yes or no: a row of two classes for every label of a sample that is known.
 
@@ -693,7 +693,7 @@ class Predictions:
             return self
         if isinstance(weights, str):
             if weights not in self.columns:
-                if weights in WEIGHT_COLUMNS and self.weights is not None:
+                if weights == WEIGHT_COLUMN and self.weights is not None:
                     return self
                 raise InputError(f"no weights named '{weights}'; {did_you_mean(weights, self.columns)}")
             weights = self.columns[weights]
@@ -937,7 +937,7 @@ class Predictions:
         if self.trust is not None:
             columns["trust"] = self.trust.cpu().numpy()
         if self.weights is not None:
-            columns[WEIGHT_COLUMNS[0]] = self.weights
+            columns[WEIGHT_COLUMN] = self.weights
         roles = column_roles([*columns, *(name for name in self.columns if name not in columns)], str(path))
         if lost := [name for name in self.columns if name not in roles.others]:
             raise InputError(
@@ -984,7 +984,7 @@ class Predictions:
         if self.trust is not None:
             rows["trust"] = self.trust.cpu().numpy()
         if self.weights is not None:
-            rows[WEIGHT_COLUMNS[0]] = self.weights
+            rows[WEIGHT_COLUMN] = self.weights
         return as_frame(
             {**rows, **{name: values for name, values in self.columns.items() if name not in rows}}, library
         )
@@ -1091,6 +1091,6 @@ def feature_rows(predictions: Predictions, features: Any, name: str = "features"
         raise InputError(f"{name} must be {n} x d, one row per prediction, got shape {tuple(rows.shape)}")
     rows = rows if rows.dtype in (torch.float32, torch.float64) else rows.to(torch.float32)
     # By blocks, and only their sums: a test of every value at once would hold the rows twice more.
-    if not all(bool(torch.isfinite(block.sum())) for block in torch.split(rows, 8192)):
+    if not all(bool(torch.isfinite(block.sum())) for block in torch.split(rows, FEATURE_ROWS)):
         check_finite(rows, name)
     return rows

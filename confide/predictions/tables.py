@@ -20,7 +20,6 @@ from confide.checks import (
 from confide.files.columns import (
     SCORE_COLUMNS,
     ColumnRoles,
-    Columns,
     are_words,
     class_indices_of,
     class_names_of,
@@ -38,6 +37,7 @@ from confide.predictions.outputs import (
     probability_outputs,
 )
 from confide.records import default_ids
+from confide.types import AnyArray, Columns
 
 SAMPLE, LABEL_NAME = "sample", "label_name"
 """Columns of multilabel predictions: the sample that a row belongs to, and which of its labels it is."""
@@ -97,7 +97,7 @@ def multilabel_fields(
     split: str | None,
     probs: Any,
     label_names: Sequence[str] | None,
-    columns: Mapping[str, Any] | None,
+    columns: Mapping[str, AnyArray] | None,
 ) -> RecordFields:
     """A row of two classes for every label of a sample that is known, label by label."""
     if (logits is None) == (probs is None):
@@ -238,14 +238,19 @@ def _multilabel_of_columns(
     )
 
 
+DATA_FRAME = "the data frame"
+"""Where columns come from, in the words of a message."""
+
+
 def _with_score_as_confidence(columns: Mapping[str, NDArray[Any]], roles: ColumnRoles, where: str) -> ColumnRoles:
     """Roles of a table whose confidence is called `score` or `p`: unique in meaning beside three classes or more."""
     scores = [name for name in roles.others if name in SCORE_COLUMNS]
     if roles.prediction is None or not scores:
         header = ", ".join(list(columns)[:8]) or "none"
+        named = ", or name those of the classes: from_frame(df, probs=[...])" * (where == DATA_FRAME)
         raise InputError(
             f"{where} must have 'logits' or 'probs', a column for every class (logit_0, logit_cat; prob_0, prob_cat), "
-            f"'pred_label' and 'confidence', or 'correct' and 'confidence', got {header}; rename the columns"
+            f"'pred_label' and 'confidence', or 'correct' and 'confidence', got {header}; rename the columns{named}"
         )
     if len(scores) > 1:
         raise InputError(

@@ -21,6 +21,7 @@ from confide.report.verdict import tiles, verdict
 from confide.report.view import EvaluationView
 from confide.report.words import code, count
 from confide.results import Evaluation
+from confide.types import JsonObject
 
 MOST_GROUPS = 2000
 NO_CLASSES = Empty(
@@ -77,7 +78,7 @@ def render_report(evaluation: Evaluation) -> str:
         version=__version__,
         css=Markup(asset("base.css") + asset("report.css")),
         js=Markup(report_script()),
-        data=_island({"evaluation": _numbers(evaluation), "coverage": sections["coverage"].data}),
+        data=_island({"evaluation": _numbers(evaluation), "coverage": sections["coverage"].island}),
         contents=[
             section
             for section in SECTIONS
@@ -179,7 +180,7 @@ def _thumbnail_content(picture: Picture) -> Markup:
     )
 
 
-def _numbers(evaluation: Evaluation) -> dict[str, Any]:
+def _numbers(evaluation: Evaluation) -> JsonObject:
     """The evaluation without its pictures, which the page already holds; intervals are asked for.
 
     Where groups or classes run into the thousands, the page keeps the first and says so.

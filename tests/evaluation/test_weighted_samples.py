@@ -87,3 +87,18 @@ def test_the_report_says_how_samples_were_weighted():
     worth = f"{evaluation.about.effective_samples:.0f}"
     assert f"Samples are weighted by importance: they are worth {worth} samples of equal weight." in page
     assert "of 300 weighted samples" in page
+
+
+def test_a_column_called_weight_counts_only_where_it_is_asked_for(tmp_path):
+    """It may be that of a patient; `sample_weight` has one meaning."""
+    rows = [f"{i % 2},{0.3 + 0.4 * (i % 3 == 0):.1f},{0.7 - 0.4 * (i % 3 == 0):.1f},{1 + i % 4}" for i in range(40)]
+    for name in ("weight", "sample_weight"):
+        (tmp_path / f"{name}.csv").write_text("\n".join([f"label,p0,p1,{name}", *rows]))
+    kilograms = Predictions.load(tmp_path / "weight.csv")
+    assert kilograms.weights is None
+    assert "weight" in kilograms.columns
+    asked = kilograms.weighted("weight")
+    known = Predictions.load(tmp_path / "sample_weight.csv")
+    assert np.array_equal(asked.weights, known.weights)
+    known.save(tmp_path / "saved.npz")
+    assert np.array_equal(Predictions.load(tmp_path / "saved.npz").weights, known.weights)

@@ -33,8 +33,6 @@ from confide.results import OWN_CONFIDENCE, ComparedRow, Curve, MetricInfo
 COLUMNS = ("low", "high", "right", "wrong")
 OUTCOMES = ("tp", "fp", "tn", "fn")
 
-Values = Sequence[float]
-
 
 @dataclass(frozen=True)
 class OutcomeCounts:
@@ -155,7 +153,12 @@ def _cut(view: EvaluationView, score: str, histogram: Curve, ranking: Curve) -> 
 
 
 def _divided_canvas(
-    curve: Curve, right: Values, wrong: Values, cut: float, sides: tuple[str, str], ends: tuple[str, str]
+    curve: Curve,
+    right: Sequence[float],
+    wrong: Sequence[float],
+    cut: float,
+    sides: tuple[str, str],
+    ends: tuple[str, str],
 ) -> Canvas:
     """Right above the line, wrong below, each as shares of its own group; what lies below the cut is pale."""
     low, high = curve.columns["low"], curve.columns["high"]
