@@ -16,7 +16,8 @@ import numpy as np
 from benchmarks import ROOT
 from benchmarks.findings.cells import markdown
 from benchmarks.lib import titles
-from benchmarks.resplits.judge import POST_HOC
+from benchmarks.resplits.judge import AGAIN, OPINION_WORK, POST_HOC
+from benchmarks.resplits.trainings import TUNED
 from confide import files
 
 PAGES = ("README.md", "docs/findings.md")
@@ -28,7 +29,7 @@ Row = list[str]
 # The network is given: CIFAR-10 on re-splits.
 
 FREE = "nothing"
-FEATURES = "EfficientNet-Lite0 on every image"
+FEATURES = "EfficientNet-Lite0, 0.2 ms on an H200 (the network 0.01 ms)"
 PRICES = {"temperature by difficulty": FEATURES, "dac": FEATURES, "procal": FEATURES}
 OPINION_ROWS = (
     ("raw", "the network as trained", FREE),
@@ -40,10 +41,16 @@ OPINION_ROWS = (
 )
 
 
-def figures() -> list[dict[str, Any]]:
-    """Of cross-entropy with 16 epochs, one for each seed."""
+OPINION_COLUMNS = {"accuracy": 2, "nll": 3, "ece_mass": 2, "aurc": 2}
+CALIBRATOR_COLUMNS = {"nll": 4, "ece_mass": 2, "aurc": 2}
+CORRUPTED_COLUMNS = {"nll": 3, "ece_mass": 1, "aurc": 0}
+"""Metrics of the tables, and how many decimals five seeds allow."""
+
+
+def figures(epochs: int = 16, method: str = "cross_entropy") -> list[dict[str, Any]]:
+    """One for each seed."""
     known = files.read_json(RESULTS / "resplits" / "figures.json")
-    return [row for row in known if (row["epochs"], row["method"]) == (16, "cross_entropy")]
+    return [row for row in known if (row["epochs"], row["method"]) == (epochs, method)]
 
 
 def mean(rows: list[dict[str, Any]], stage: str, word: str, place: str = "clean") -> float:
@@ -52,8 +59,9 @@ def mean(rows: list[dict[str, Any]], stage: str, word: str, place: str = "clean"
     return float(np.mean(values)) if len(values) == len(rows) else math.nan
 
 
-def number_text(value: float, digits: int, scale: float = 1.0) -> str:
-    return "not measured" if math.isnan(value) else f"{scale * value:.{digits}f}"
+def number_text(word: str, value: float, digits: int) -> str:
+    """A value of a metric in the metric's own unit."""
+    return "not measured" if math.isnan(value) else f"{titles.scaled(word, value):.{digits}f}"
 
 
 def opinion() -> str:
@@ -64,10 +72,26 @@ def opinion() -> str:
     lines: list[Row] = []
     for stage, title, price in OPINION_ROWS:
         name = stage or best
-        cells = [number_text(mean(rows, name, *how[:1]), *how[1:]) for how in (("accuracy", 2, 100), ("nll", 3))]
-        cells += [number_text(mean(rows, name, "ece_mass"), 2, 100), number_text(mean(rows, name, "aurc"), 2, 1000)]
+        cells = [number_text(word, mean(rows, name, word), digits) for word, digits in OPINION_COLUMNS.items()]
         lines.append([title.format(name=f"`{best}`"), *cells, price or PRICES.get(name, FREE)])
-    return markdown(["", "accuracy %", "NLL", "ECE %", "AURC × 1000", "price a sample"], lines)
+    return markdown(["", *map(titles.heading, OPINION_COLUMNS), "price a sample"], lines)
+
+
+def again() -> str:
+    """What may be trained instead, alone and with an opinion."""
+    lines: list[Row] = []
+    for (epochs, method), title, trainings, work, stages in AGAIN:
+        rows = figures(epochs, method)
+        for stage in (stages[0], stages[-1]) if rows else ():
+            cells = [number_text(word, mean(rows, stage, word), digits) for word, digits in OPINION_COLUMNS.items()]
+            shifted = number_text("nll", mean(rows, stage, "nll", "corrupted"), 3)
+            name = f"{title}, {epochs} epochs" + (f", with {stage}" if stage in OPINION_WORK else "")
+            name += f" ({len(rows)} seeds)" if method == TUNED else ""
+            # A third stage is the opinion of another network, which is trained too.
+            price = f"{trainings + (stage in stages[2:])}; {work + OPINION_WORK.get(stage, 0.0):.1f}"
+            lines.append([name, *cells, shifted, price])
+    heads = [*map(titles.heading, OPINION_COLUMNS), f"{titles.heading('nll')}, corrupted"]
+    return markdown(["", *heads, "trainings; 10⁹ multiplications an image"], lines)
 
 
 def calibrators() -> str:
@@ -78,12 +102,11 @@ def calibrators() -> str:
     lines = [
         [
             name if " " in name else f"`{name}`",
-            *(number_text(mean(rows, name, *how[:1]), *how[1:]) for how in (("nll", 4), ("ece_mass", 2, 100))),
-            number_text(mean(rows, name, "aurc"), 2, 1000),
+            *(number_text(word, mean(rows, name, word), digits) for word, digits in CALIBRATOR_COLUMNS.items()),
         ]
         for name in names
     ]
-    return markdown(["calibrator", "NLL", "ECE %", "AURC × 1000"], lines)
+    return markdown(["calibrator", *map(titles.heading, CALIBRATOR_COLUMNS)], lines)
 
 
 def corrupted() -> str:
@@ -92,12 +115,10 @@ def corrupted() -> str:
     names = ("raw", "temperature", "temperature by difficulty", "dac", "venn_abers", "gaussian", "logistic")
     lines = []
     for name in names:
-        cells = [number_text(mean(rows, name, word, "corrupted"), digits, scale) for word, digits, scale in SHIFTED]
+        shifted = {word: mean(rows, name, word, "corrupted") for word in CORRUPTED_COLUMNS}
+        cells = [number_text(word, shifted[word], digits) for word, digits in CORRUPTED_COLUMNS.items()]
         lines.append([name if " " in name or name == "raw" else f"`{name}`", *cells])
-    return markdown(["stage", "NLL", "ECE %", "AURC × 1000"], lines)
-
-
-SHIFTED = (("nll", 3, 1), ("ece_mass", 1, 100), ("aurc", 0, 1000))
+    return markdown(["stage", *map(titles.heading, CORRUPTED_COLUMNS)], lines)
 
 
 def travelling() -> str:
@@ -107,11 +128,16 @@ def travelling() -> str:
     for mode in ("batch", "sample"):
         own = [row for row in rows if row["mode"] == mode]
         cells = []
-        for word, scale, digits in (("ece_mass", 100, 1), ("nll", 1, 3), ("clean", 100, 2)):
-            before, after = scale * np.mean([row[word] for row in own], axis=0)
-            cells.append(f"{before:.{digits}f} → {after:.{digits}f}")
+        for column, (word, digits) in TRAVELLED.items():
+            before, after = np.mean([row[column] for row in own], axis=0)
+            cells.append(f"{number_text(word, before, digits)} → {number_text(word, after, digits)}")
         lines.append([f"`{mode}`", *cells])
-    return markdown(["mode", "ECE %, unseen corruptions", "NLL there", "ECE %, clean"], lines)
+    error, loss = titles.heading("ece_mass"), titles.heading("nll")
+    return markdown(["mode", f"{error}, unseen corruptions", f"{loss} there", f"{error}, clean"], lines)
+
+
+TRAVELLED = {"ece_mass": ("ece_mass", 1), "nll": ("nll", 3), "clean": ("ece_mass", 2)}
+"""Columns of travelling.json, the metric of each, and its decimals."""
 
 
 def people() -> str:
@@ -150,6 +176,7 @@ def shown(row: Mapping[str, tuple[float, float]], quantity: str) -> str:
 
 TABLES: dict[str, Callable[[], str]] = {
     "opinion": opinion,
+    "again": again,
     "calibrators": calibrators,
     "corrupted": corrupted,
     "travelling": travelling,

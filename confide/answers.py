@@ -22,10 +22,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from confide.checks import InputError, did_you_mean, printable
+from confide.checks import InputError, check_range, did_you_mean, printable
 from confide.files import formats
 from confide.predictions import Predictions
-from confide.types import Floats
+from confide.types import AnyArray, Columns, Floats, JsonObject, Options
 
 __all__ = [
     "agreement",
@@ -46,13 +46,22 @@ RULED_OUT = -1e4
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-def _columns(n: int, topics: Any, **more: Any) -> dict[str, Any]:
+def _columns(n: int, topics: Any, **more: Any) -> dict[str, AnyArray]:
     """Columns of a record; those that are None are left out."""
-    known = {name: np.asarray(values) for name, values in {TOPIC: topics, **more}.items() if values is not None}
-    for name, values in known.items():
-        if values.shape != (n,):
-            raise InputError(f"{name} must be one value for each of the {n} answers, got shape {values.shape}")
-    return known
+    listed = {name: _listed(values, name, n) for name, values in {TOPIC: topics, **more}.items() if values is not None}
+    for name, values in listed.items():
+        if any(isinstance(value, (list, tuple, dict)) or getattr(value, "ndim", 0) for value in values):
+            raise InputError(f"{name} must be one value for each of the {n} answers, got lists; give one each")
+    return {name: np.asarray(values) for name, values in listed.items()}
+
+
+def _listed(values: Any, name: str, n: int | None = None) -> list[Any]:
+    """The values as a list, one for each answer or question."""
+    if isinstance(values, (str, bytes, Mapping)) or not hasattr(values, "__len__") or not getattr(values, "ndim", 1):
+        raise InputError(f"{name} must be a list, one entry for each question, got {printable(repr(values))[:60]}")
+    if n is not None and len(values) != n:
+        raise InputError(f"{name} must be one for each of the {n} answers, got {len(values)}; check their order too")
+    return list(values)
 
 
 # Multiple choice.
@@ -92,26 +101,41 @@ def multiple_choice(
         >>> [round(c, 3) for c in p.facts.confidence.tolist()]
         [0.705, 0.731]
     """
-    rows = [np.asarray(row, dtype=np.float64) for row in log_probs]
+    rows = [_choice_row(row, k) for k, row in enumerate(_listed(log_probs, "log_probs"))]
     if lengths is not None:
-        rows = [row / np.asarray(length, dtype=np.float64) for row, length in zip(rows, lengths, strict=True)]
+        sizes = [_choice_row(own, k) for k, own in enumerate(_listed(lengths, "lengths", len(rows)))]
+        if bad := [
+            k for k, (row, own) in enumerate(zip(rows, sizes, strict=True)) if len(own) != len(row) or own.min() <= 0
+        ]:
+            raise InputError(f"lengths must be above 0, one for each choice, got others at question {bad[0]}")
+        rows = [row / own for row, own in zip(rows, sizes, strict=True)]
     width = max((len(row) for row in rows), default=0)
     padded = np.full((len(rows), width), RULED_OUT)
     for k, row in enumerate(rows):
-        if row.ndim != 1 or len(row) < 2 or not np.isfinite(row).all():
-            shown = printable(str(row.tolist()))[:60]
-            raise InputError(f"question {k} must have finite log-probabilities of two choices or more, got {shown}")
         padded[k, : len(row)] = row - row.max()
     if labels is not None:
-        short = [k for k, label in enumerate(np.asarray(labels)) if not 0 <= label < len(rows[k])]
-        if short:
-            raise InputError(
-                f"labels must be places of choices from 0, got {np.asarray(labels)[short[0]]} at question {short[0]} "
-                f"with {len(rows[short[0]])} choices; do they start at 1?"
-            )
+        places = _listed(labels, "labels", len(rows))
+        for k, (place, row) in enumerate(zip(places, rows, strict=True)):
+            if isinstance(place, str) or np.ndim(place) or place not in range(len(row)):
+                raise InputError(
+                    f"labels must be places of choices from 0, got {printable(str(place))[:40]} at question {k} "
+                    f"with {len(row)} choices; do they start at 1?"
+                )
     names = tuple(LETTERS[:width]) if width <= len(LETTERS) else None
     columns = _columns(len(rows), topics)
     return Predictions.from_log_probs(padded, labels, ids, split, columns=columns, class_names=names)
+
+
+def _choice_row(values: Any, question: int) -> Floats:
+    """One number for each choice of a question."""
+    try:
+        row = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        row = np.zeros(0)
+    if row.ndim != 1 or len(row) < 2 or not np.isfinite(row).all():
+        shown = printable(str(values))[:60]
+        raise InputError(f"question {question} must have finite log-probabilities of two choices or more, got {shown}")
+    return row
 
 
 # Confidence in words.
@@ -232,6 +256,9 @@ def verbalised(
         >>> p.facts.confidence.tolist()
         [0.9, 0.675, 0.6]
     """
+    texts = _listed(texts, "texts")
+    if unparsed is not None:
+        check_range(unparsed, "unparsed", 0.0, 1.0)
     values = np.array([_or_nan(parse_confidence(str(text), out_of=out_of, words=words)) for text in texts])
     missing = np.isnan(values)
     if len(values) and missing.all():
@@ -343,22 +370,31 @@ def agreement(
     """
     if references is not None and correct is not None:
         raise InputError("agreement takes references= or correct=, got both; leave one of them out")
+    samples = [
+        [str(text) for text in _listed(own, f"samples of question {k}")]
+        for k, own in enumerate(_listed(samples, "samples"))
+    ]
     empty = [k for k, texts in enumerate(samples) if not len(texts)]
     if empty:
         raise InputError(f"every question must have samples, got none at question {empty[0]}; drop it")
-    votes = [_vote(list(texts), same) for texts in samples]
+    votes = [_vote(texts, same) for texts in samples]
     if answers is not None:
+        answers = [str(own) for own in _listed(answers, "answers", len(samples))]
         shares = [
             sum(same(own, text) for text in texts) / len(texts) for own, texts in zip(answers, samples, strict=True)
         ]
         votes = [_Vote(own, share, 0) for own, share in zip(answers, shares, strict=True)]
     right: list[bool] | None = None
     if references is not None:
-        accepted = [[reference] if isinstance(reference, str) else list(reference) for reference in references]
+        listed = _listed(references, "references", len(samples))
+        accepted = [list(map(str, own)) if isinstance(own, (list, tuple, np.ndarray)) else [str(own)] for own in listed]
         right = [any(same(v.answer, reference) for reference in own) for v, own in zip(votes, accepted, strict=True)]
     elif correct is not None:
-        pairs = zip(votes, correct, strict=True)
-        right = [bool(judged if answers is not None else judged[vote.first]) for vote, judged in pairs]
+        judged = _listed(correct, "correct", len(samples))
+        if answers is None:
+            lists = [_listed(own, f"correct of question {k}", len(samples[k])) for k, own in enumerate(judged)]
+            judged = [own[vote.first] for vote, own in zip(votes, lists, strict=True)]
+        right = [_judged(own, "correct", k) for k, own in enumerate(judged)]
     columns = _columns(len(votes), topics, answer=[v.answer for v in votes], samples=[len(s) for s in samples])
     return Predictions.from_pairs(right, [v.share for v in votes], ids, split=split, **columns)
 
@@ -367,6 +403,7 @@ def agreement(
 
 LM_EVAL_FACTS = ("doc_id", "target", "filtered_resps")
 """What every line of a samples file of lm-evaluation-harness has."""
+LM_EVAL_KINDS: dict[str, type] = {"filtered_resps": list, "resps": list, "metrics": list, "doc": dict}
 OPTIONAL_TASK = re.compile(r"samples_(.+?)_\d{4}-\d\d-\d\dT[\d.:-]+$")
 
 
@@ -412,13 +449,32 @@ def from_lm_eval(
     if not paths:
         raise InputError(f"{path} must hold files samples_*.jsonl, got none; write them with --log_samples")
     records = [(task_of(p), record) for p in paths for record in _json_lines(p)]
+    with formats.reading(path, "file of samples of lm-evaluation-harness"):
+        return _lm_eval_predictions(records, str(path), metric, topic, per_length, unparsed, split)
+
+
+def _lm_eval_predictions(
+    records: list[tuple[str, dict[str, Any]]],
+    path: str,
+    metric: str | None,
+    topic: str | None,
+    per_length: bool,
+    unparsed: float | None,
+    split: str | None,
+) -> Predictions:
     for task, record in records:
         if lacks := [name for name in LM_EVAL_FACTS if name not in record]:
             raise InputError(f"samples of task '{task}' must have '{lacks[0]}', got {', '.join(list(record)[:8])}")
+        for name, kind in LM_EVAL_KINDS.items():
+            value = record.get(name)
+            if value is not None and (not isinstance(value, kind) or (kind is list and not value)):
+                needs = "an object" if kind is dict else "a list that is not empty"
+                where = f"document {record['doc_id']} of task '{task}'"
+                raise InputError(f"'{name}' of {where} must be {needs}, got {value!r:.40}; write the samples again")
     ids = [f"{task}/{record['doc_id']}" for task, record in records]
-    topics = [task if topic is None else str(record.get("doc", {}).get(topic)) for task, record in records]
-    if topic is not None and (gone := [k for k, (_, r) in enumerate(records) if topic not in r.get("doc", {})]):
-        known = list(records[gone[0]][1].get("doc", {}))
+    topics = [task if topic is None else str(_document(record).get(topic)) for task, record in records]
+    if topic is not None and (gone := [k for k, (_, r) in enumerate(records) if topic not in _document(r)]):
+        known = list(_document(records[gone[0]][1]))
         raise InputError(f"documents of {path} have no field '{topic}'; {did_you_mean(topic, known)}")
     lines = [record for _, record in records]
     chosen = [all(isinstance(response, list) and len(response) == 2 for response in r["filtered_resps"]) for r in lines]
@@ -427,7 +483,7 @@ def from_lm_eval(
     if any(chosen):
         raise InputError(f"{path} mixes multiple choice with generated answers; read one kind at a time")
     if metric is None:
-        named = {name for line in lines for name in line.get("metrics", ())}
+        named = {str(name) for line in lines for name in line.get("metrics") or ()}
         if len(named) != 1:
             raise InputError(
                 f"metric= must name what says whether answers of {path} were right, got {len(named)} candidates "
@@ -436,11 +492,15 @@ def from_lm_eval(
         (metric,) = named
     right = [_judged(line.get(metric), metric, k) for k, line in enumerate(lines)]
     texts = [[_first_text(sample) for sample in _samples_of(line)] for line in lines]
-    common: dict[str, Any] = {"ids": ids, "topics": topics, "split": split}
+    common: Options = {"ids": ids, "topics": topics, "split": split}
     if all(len(own) > 1 for own in texts):
         answers = [_first_text(line["filtered_resps"][0]) for line in lines]
         return agreement(texts, answers=answers, correct=right, **common)
     return verbalised([own[0] for own in texts], right, unparsed=unparsed, **common)
+
+
+def _document(record: dict[str, Any]) -> dict[str, Any]:
+    return record.get("doc") or {}
 
 
 def task_of(path: Path) -> str:
@@ -449,7 +509,7 @@ def task_of(path: Path) -> str:
     return match[1] if match else path.stem.removeprefix("samples_")
 
 
-def _json_lines(path: Path) -> Iterator[dict[str, Any]]:
+def _json_lines(path: Path) -> Iterator[JsonObject]:
     with formats.reading(path, "jsonl file"), open(path, encoding="utf-8") as lines:
         for number, line in enumerate(lines):
             if line.strip():
@@ -460,7 +520,7 @@ def _json_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _choices_of(
-    lines: list[dict[str, Any]], ids: list[str], topics: list[str], per_length: bool, split: str | None, where: str
+    lines: list[JsonObject], ids: list[str], topics: list[str], per_length: bool, split: str | None, where: str
 ) -> Predictions:
     log_probs = [[float(pair[0]) for pair in line["filtered_resps"]] for line in lines]
     texts = [_choice_texts(line) for line in lines] if per_length or not _are_places(lines) else None
@@ -475,16 +535,16 @@ def _choices_of(
             warnings.warn(
                 f"{differs:,} of {len(lines):,} answers of {where} are judged otherwise by its '{stated}' than by the "
                 "likeliest choice",
-                stacklevel=3,
+                stacklevel=4,
             )
     return predictions
 
 
-def _are_places(lines: list[dict[str, Any]]) -> bool:
+def _are_places(lines: list[JsonObject]) -> bool:
     return all(str(line["target"]).isdecimal() for line in lines)
 
 
-def _choice_texts(line: dict[str, Any]) -> list[str]:
+def _choice_texts(line: JsonObject) -> list[str]:
     """The texts of the choices, from the arguments the model was called with: (context, choice) each."""
     arguments = line.get("arguments", [])
     calls = list(arguments.values()) if isinstance(arguments, dict) else arguments
@@ -492,7 +552,7 @@ def _choice_texts(line: dict[str, Any]) -> list[str]:
     return [str(pair[1]).strip() for pair in pairs if len(pair) > 1]
 
 
-def _place_of(line: dict[str, Any], texts: list[str] | None, number: int, where: str) -> int:
+def _place_of(line: JsonObject, texts: list[str] | None, number: int, where: str) -> int:
     """The place of the right choice: given as such, or as its text."""
     target = str(line["target"]).strip()
     if target.isdecimal():
@@ -505,7 +565,7 @@ def _place_of(line: dict[str, Any], texts: list[str] | None, number: int, where:
     return texts.index(target)
 
 
-def _samples_of(line: dict[str, Any]) -> list[Any]:
+def _samples_of(line: JsonObject) -> list[Any]:
     """The generated samples of a question: `resps` is a list of requests with their samples."""
     whole = line.get("resps") or line["filtered_resps"]
     return whole[0] if len(whole) == 1 and isinstance(whole[0], list) else whole
@@ -518,7 +578,7 @@ def _first_text(value: Any) -> str:
 
 
 def _judged(value: Any, metric: str, number: int) -> bool:
-    if value not in (0, 1, True, False):
+    if getattr(value, "ndim", 0) or value not in (0, 1):
         raise InputError(f"'{metric}' must be 0 or 1, got {value!r:.40} at answer {number}; choose another metric")
     return bool(value)
 
@@ -556,6 +616,19 @@ def from_uqlm(
         <Predictions: 2 samples, confidence and correctness>
     """
     columns, _ = formats.read_table(path)
+    with formats.reading(path, "table of uqlm"):
+        return _uqlm_predictions(columns, path, score, correct, references, topic, split)
+
+
+def _uqlm_predictions(
+    columns: Columns,
+    path: str | Path,
+    score: str,
+    correct: str | None,
+    references: str | None,
+    topic: str | None,
+    split: str | None,
+) -> Predictions:
     used = {"score": score, "correct": correct, "references": references, "topic": topic}
     _check_columns(columns, [name for name in used.values() if name is not None], path)
     right: Any = columns[correct] if correct is not None else None
@@ -563,15 +636,17 @@ def from_uqlm(
         _check_columns(columns, ["response"], path)
         pairs = zip(columns["response"].tolist(), columns[references].tolist(), strict=True)
         right = [same_text(str(response), str(reference)) for response, reference in pairs]
-    values = columns[score].astype(np.float64)
-    known, values = _known(values, f"scores '{score}' of {path}")
-    others: dict[str, Any] = {
+    if columns[score].ndim != 1 or columns[score].dtype.kind not in "fiub":
+        raise InputError(
+            f"the scores '{score}' of {path} must be one number an answer, got others; name another column"
+        )
+    known, values = _known(columns[score].astype(np.float64), f"scores '{score}' of {path}")
+    others: dict[str, AnyArray] = {
         name: own for name, own in columns.items() if own.ndim == 1 and name not in (score, correct)
     }
     others = {{topic: TOPIC}.get(name, name): own[known] for name, own in others.items()}
-    return Predictions.from_pairs(
-        None if right is None else np.asarray(right)[known], values[known], split=split, **others
-    )
+    record = Predictions.from_pairs(None if right is None else np.asarray(right)[known], values[known], split=split)
+    return record.replace(columns=others)
 
 
 def _known(values: Floats, what: str) -> tuple[NDArray[np.bool_], Floats]:
@@ -583,7 +658,7 @@ def _known(values: Floats, what: str) -> tuple[NDArray[np.bool_], Floats]:
     return known, values
 
 
-def _check_columns(columns: Mapping[str, Any], names: Sequence[str], path: str | Path) -> None:
+def _check_columns(columns: Columns, names: Sequence[str], path: str | Path) -> None:
     for name in names:
         if name not in columns:
             raise InputError(f"{path} has no column '{name}'; {did_you_mean(name, columns)}")
@@ -654,7 +729,7 @@ def from_lm_polygraph(
             "(platt) before they are read as such",
             stacklevel=2,
         )
-    columns: dict[str, Any] = {"uncertainty": uncertainty}
+    columns: dict[str, AnyArray] = {"uncertainty": uncertainty}
     texts = record.get("stats", {}).get("greedy_texts")
     if texts is not None and len(texts) == len(known):
         columns["answer"] = np.array([str(text) for text in texts])[known]
@@ -722,7 +797,7 @@ def from_table(
     def column(name: str | None) -> Any:
         return None if name is None else columns[name]
 
-    common: dict[str, Any] = {"ids": columns.get("id"), "topics": column(topic), "split": split}
+    common: Options = {"ids": columns.get("id"), "topics": column(topic), "split": split}
     if stated is not None:
         texts = [str(text) for text in columns[stated].tolist()]
         return verbalised(texts, column(correct), unparsed=unparsed, questions=column(question), **common)

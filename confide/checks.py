@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import ast
 import difflib
-from collections.abc import Iterable, Mapping
+import inspect
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
-from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import cache, wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 
 if TYPE_CHECKING:  # a check needs tensors, an error does not: `confide list` loads no torch
     from torch import Tensor
+
+    from confide.types import Options
 
 
 class InputError(ValueError):
@@ -43,6 +46,8 @@ def number_of_digits(text: str) -> int | None:
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The tail of an unknown-word message: the nearest known word, or all of them."""
     words = sorted(known)
+    if word in ("sample_weight", "sample_weights"):
+        return "it is called 'weights' here: Predictions(logits, labels, weights=...)"
     near = difflib.get_close_matches(word, words, n=1)
     return f"did you mean '{near[0]}'?" if near else f"known: {', '.join(words) or 'none'}"
 
@@ -346,6 +351,8 @@ def _fits(value: Any, kind: ast.expr) -> bool:
             return value is None
         case ast.Name(id=word) if word in KINDS:
             return _is_kind(value, word)
+        case ast.Name(id="Options" | "JsonObject"):
+            return isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
         case ast.Subscript(value=ast.Name(id="tuple"), slice=ast.Tuple(elts=[inner, ast.Constant()])):
             return isinstance(value, (list, tuple)) and all(_fits(part, inner) for part in value)
         case ast.Subscript(value=ast.Name(id="tuple"), slice=ast.Tuple(elts=parts)):
@@ -367,6 +374,8 @@ def _kind_words(kind: ast.expr) -> str:
             return f"a list of {', '.join(map(_kind_words, parts))}"
         case ast.Subscript(value=ast.Name(id="Mapping"), slice=ast.Tuple(elts=[_, inner])):
             return f"names, each with {_kind_words(inner)}"
+        case ast.Name(id="Options" | "JsonObject"):
+            return "values by name"
     word = ast.unparse(kind)
     return KINDS.get(word, word)
 
@@ -388,10 +397,28 @@ LARGEST_NUMBER = 10**300
 """Whole numbers below it are floats too."""
 
 
-def check_options(word: str, family: str, options: Mapping[str, Any], known: Iterable[str]) -> None:
+def check_options(word: str, family: str, options: Options, known: Iterable[str]) -> None:
     """Every option given must be one the method has."""
     names = list(known)
     for name in options:
         if name not in names:
-            hint = did_you_mean(name, names) if names else "it takes none"
+            hint = did_you_mean(name, names) if names or name.startswith("sample_weight") else "it takes none"
             raise OptionError(f"{family} '{word}' has no option '{name}'; {hint}")
+
+
+P = ParamSpec("P")
+
+
+def known_keywords(function: Callable[P, R]) -> Callable[P, R]:
+    """The function, with an answer to a keyword that it does not have: the nearest of its own."""
+    known = inspect.signature(function).parameters
+    name = function.__qualname__.removesuffix(".__init__")
+
+    @wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        for word in kwargs:
+            if word not in known:
+                raise OptionError(f"{name}() has no keyword '{word}'; {did_you_mean(word, set(known) - {'self'})}")
+        return function(*args, **kwargs)
+
+    return checked

@@ -13,6 +13,7 @@ from confide.checks import InputError, OptionError, check_name, check_number, ch
 from confide.files.formats import read_yaml_file
 from confide.metrics.base import parse_metric
 from confide.registry import MethodSpec, Registry
+from confide.types import JsonObject, Options
 
 __all__ = ["Config", "MethodChoice", "change_fields", "from_dict", "load_config"]
 
@@ -24,7 +25,7 @@ class MethodChoice:
     """A word of a family with its options, and the name its results carry."""
 
     word: str
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Options = field(default_factory=dict)
     name: str = ""
 
     def __post_init__(self) -> None:
@@ -46,10 +47,10 @@ class Config:
     """Everything that decides the outcome of a run; words and options are looked up when it is made."""
 
     data: str = "fashion-sample"
-    data_options: Mapping[str, Any] = field(default_factory=dict)
+    data_options: Options = field(default_factory=dict)
     features: MethodChoice = MethodChoice("cached")
     difficulty: MethodChoice = MethodChoice("rmd")
-    training: Mapping[str, Any] = field(default_factory=dict)
+    training: Options = field(default_factory=dict)
     losses: tuple[MethodChoice, ...] = (MethodChoice("cross_entropy"),)
     calibrators: tuple[MethodChoice, ...] = (MethodChoice("temperature"),)
     trust: tuple[MethodChoice, ...] = (MethodChoice("mcp"),)
@@ -92,7 +93,7 @@ class Config:
         object.__setattr__(self, "gallery", check_number(self.gallery, "config field 'gallery'", 6, 0, MOST_SHOWN))
         object.__setattr__(self, "seed", check_seed(self.seed, "config field 'seed'"))
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """Plain dictionary, as the manifest keeps it; `from_dict` reads it back."""
         return {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
 
@@ -148,7 +149,7 @@ def _plain(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else value
 
 
-def load_config(source: str | Path | Mapping[str, Any] | Config, **changes: Any) -> Config:
+def load_config(source: str | Path | Options | Config, **changes: Any) -> Config:
     """Config from a YAML file, a built-in recipe's name, a mapping or a Config, with fields changed.
 
     Args:
@@ -177,7 +178,7 @@ def load_config(source: str | Path | Mapping[str, Any] | Config, **changes: Any)
     return from_dict(change_fields(values, changes))
 
 
-def change_fields(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def change_fields(values: JsonObject, changes: Options) -> JsonObject:
     """Plain values with `field` or `field.inner` changed.
 
     Args:
@@ -205,7 +206,7 @@ def change_fields(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict
     return changed
 
 
-def _read_yaml(source: str | Path) -> dict[str, Any]:
+def _read_yaml(source: str | Path) -> JsonObject:
     path = Path(source)
     if not path.is_file():
         path = RECIPES / f"{source}.yaml"
@@ -220,7 +221,7 @@ def _read_yaml(source: str | Path) -> dict[str, Any]:
     return data
 
 
-def from_dict(data: Mapping[str, Any]) -> Config:
+def from_dict(data: JsonObject) -> Config:
     """Config from plain values; every word and option is looked up before any work starts.
 
     Args:

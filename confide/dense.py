@@ -6,9 +6,10 @@ folds count.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import repeat, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from confide.checks import InputError, as_tensor, check_range
+from confide.checks import InputError, as_tensor, check_number, check_range, printable
 from confide.files import formats
 from confide.predictions import IMAGE, Predictions
 from confide.random import generator
-from confide.types import Floats
+from confide.types import Columns, Floats, Options
 
 __all__ = ["boundary_distance", "boxes", "from_coco", "image_predictions", "maps", "pixels", "read_images"]
 
@@ -64,7 +65,14 @@ def image_rows(
         places = np.sort(generator(seed, "pixels", number).choice(places, most, replace=False))
     at = torch.from_numpy(places)
     rows = values.reshape(classes, size).T.index_select(0, at.to(values.device))
-    own = None if truth is None else torch.from_numpy(truth.reshape(-1)[places].astype(np.int64))
+    own = None
+    if truth is not None:
+        counted = truth.reshape(-1)[places]
+        if not np.equal(counted, np.floor(counted)).all():  # also where one is NaN
+            raise InputError(
+                f"labels of image {number} must be whole numbers of classes, got others; round none of them"
+            )
+        own = torch.from_numpy(counted.astype(np.int64))
     distance = boundary_distance(truth, ignore_index).reshape(-1)[places] if boundary and truth is not None else None
     return PixelRows(rows, own, places, distance, (values.shape[1], values.shape[2]))
 
@@ -85,7 +93,9 @@ def boundary_distance(labels: Any, ignore_index: int = 255) -> Floats:
     """
     from scipy.ndimage import distance_transform_edt
 
-    truth = np.asarray(labels)
+    truth = as_tensor(labels, "labels").cpu().numpy()
+    if truth.ndim != 2:
+        raise InputError(f"labels of one image must be h w, got shape {truth.shape}; give one image at a time")
     known = truth != ignore_index
     edge = np.zeros(truth.shape, dtype=bool)
     for axis in (0, 1):
@@ -152,7 +162,7 @@ def pixels(
     if (logits is None) == (probs is None):
         raise InputError("pixels need logits or probs, c h w of every image; give one of them")
     if most is not None:
-        check_range(most, "most", 1)
+        most = check_number(most, "most", 1, 1, math.inf)
     outputs = logits if probs is None else probs
     parts, names = [], []
     for number, (image, truth) in enumerate(_pairs(outputs, labels)):
@@ -161,7 +171,7 @@ def pixels(
     if not any(len(part.places) for part in parts):
         raise InputError("predictions of pixels need at least one that is not ignored, got none; check ignore_index")
     counts = [len(part.places) for part in parts]
-    columns: dict[str, Any] = {
+    columns: Columns = {
         IMAGE: np.repeat(np.array(names), counts),
         PLACE: np.concatenate([part.places for part in parts]),
     }
@@ -174,7 +184,7 @@ def pixels(
         columns[BOUNDARY] = band_names(np.concatenate(distances), boundary)
     truths = [part.labels for part in parts if part.labels is not None]
     together = parts[0].outputs if len(parts) == 1 else torch.cat([part.outputs for part in parts])
-    record: dict[str, Any] = {"split": split, "columns": columns, "class_names": class_names, "unit": IMAGE}
+    record: Options = {"split": split, "columns": columns, "class_names": class_names, "unit": IMAGE}
     make = Predictions if probs is None else Predictions.from_probs
     return make(together, torch.cat(truths) if truths else None, **record)
 
@@ -246,14 +256,29 @@ def image_predictions(
         if truth is not None and bool((as_tensor(truth, "labels") == ignored).all()):
             continue
         name = str(ids[number]) if ids is not None else str(number)
-        own: dict[str, Any] = {kind: [image], "labels": None if truth is None else [truth]}
+        own: Options = {kind: [image], "labels": None if truth is None else [truth]}
         yield pixels(**own, ids=[name], split=split, **options)
 
 
 def _pairs(outputs: Any, labels: Any) -> Iterator[tuple[Any, Any]]:
-    if labels is None:
-        return zip(outputs, repeat(None))
-    return zip(outputs, labels, strict=True)
+    for part in (outputs, labels):
+        if part is not None:
+            _check_entries(part, "outputs and labels")
+    missing = object()
+    for number, (image, truth) in enumerate(
+        zip_longest(outputs, repeat(None) if labels is None else labels, fillvalue=missing)
+    ):
+        if labels is None and image is missing:
+            return
+        if image is missing or truth is missing:
+            lacks = "outputs" if image is missing else "labels"
+            raise InputError(f"every image must have outputs and labels, but image {number} has no {lacks}")
+        yield image, truth
+
+
+def _check_entries(part: Any, what: str) -> None:
+    if not hasattr(part, "__iter__") or not getattr(part, "ndim", 1):
+        raise InputError(f"{what} must be lists, one entry an image, got {printable(repr(part))[:60]}")
 
 
 def are_pixels(predictions: Predictions) -> bool:
@@ -357,11 +382,12 @@ def boxes(
     """
     check_range(iou, "iou", 0.0, 1.0, low_open=True)
     parts: dict[str, list[NDArray[Any]]] = {name: [] for name in ("score", "right", "class", "area", "overlap", IMAGE)}
-    for number, own in enumerate(zip(detected, scores, classes, truth, truth_classes, strict=True)):
-        near, sure, kinds, real, real_kinds = (np.asarray(v, dtype=np.float64) for v in own)
-        near, real = near.reshape(-1, 4), real.reshape(-1, 4)
+    for number, own in enumerate(_images(detected, scores, classes, truth, truth_classes)):
+        near, sure, kinds, real, real_kinds = (_box_values(v, number, k in (0, 3)) for k, v in enumerate(own))
         if not len(near) == len(sure) == len(kinds) or len(real) != len(real_kinds):
             raise InputError(f"boxes, scores and classes of image {number} must be as many; check that image")
+        if any((v != np.floor(v)).any() for v in (kinds, real_kinds)):
+            raise InputError(f"classes of image {number} must be whole numbers, got others; check that image")
         right, overlap = matched(near, sure, kinds, real, real_kinds, iou)
         name = str(ids[number]) if ids is not None else number
         values = (sure, right, kinds.astype(np.int64), areas(near), overlap, np.array([name] * len(near)))
@@ -375,6 +401,31 @@ def boxes(
     columns = {IMAGE: rows[IMAGE], "size": size, "overlap": rows["overlap"]}
     columns["box_class"] = rows["class"] if names is None else names[rows["class"]]
     return Predictions.from_pairs(rows["right"].astype(np.int64), rows["score"], split=split, unit=IMAGE, **columns)
+
+
+def _images(*parts: Any) -> Iterator[tuple[Any, ...]]:
+    """The parts of one image after the other, of which all must be as many."""
+    missing = object()
+    for part in parts:
+        _check_entries(part, "boxes, scores and classes")
+    for number, own in enumerate(zip_longest(*parts, fillvalue=missing)):
+        if any(part is missing for part in own):
+            raise InputError(f"boxes, scores and classes must be of as many images, but image {number} lacks one")
+        yield own
+
+
+def _box_values(values: Any, number: int, corners: bool) -> Floats:
+    """Four finite numbers a box, or one."""
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        array = np.full(1, np.nan)
+    if corners and not array.size:
+        array = array.reshape(0, 4)
+    if array.ndim != (2 if corners else 1) or (corners and array.shape[1] != 4) or not np.isfinite(array).all():
+        needs = "n x 4 finite numbers" if corners else "n finite numbers"
+        raise InputError(f"boxes of image {number} must be {needs}, got {printable(repr(values))[:60]}")
+    return array
 
 
 def from_coco(
@@ -417,7 +468,7 @@ def from_coco(
                 box = np.array([x, y, x + width, y + height], dtype=np.float64)
                 own = (box, place[row["category_id"]], float(row.get("score", 1.0)))
                 table.setdefault(row["image_id"], []).append(own)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise InputError(
             f"{detections} and {annotations} must be results and annotations in the layout of COCO, but "
             f"{type(error).__name__} {error}; see docs/dense.md"

@@ -28,6 +28,7 @@ from confide.records import Dataset, Features, Scores
 from confide.results import About, Evaluation
 from confide.store import DataNote, RunFolder, environment
 from confide.training.settings import suited_settings
+from confide.types import JsonObject, Options
 
 __all__ = ["Outcome", "run"]
 
@@ -41,12 +42,12 @@ class Outcome:
     report: Path
     computed: tuple[str, ...]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """As JSON holds it."""
         return {"folder": self.folder, "report": self.report, "made": self.computed, **self.evaluation.to_dict()}
 
 
-def run(config: str | Path | Mapping[str, Any] | Config, out: str | Path | None = None, **changes: Any) -> Outcome:
+def run(config: str | Path | Options | Config, out: str | Path | None = None, **changes: Any) -> Outcome:
     """Run an experiment from data to report, resumable in its run folder.
 
     Args:

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from confide.block_sizes import CACHED_FLOAT64, DEVICE_MEMORY, rows_in
+from confide.block_sizes import CACHED, CACHED_FLOAT64, DEVICE_MEMORY, rows_in
 from confide.checks import InputError
 from confide.numerics.binning import width_bin_of, width_edges
 from confide.types import Floating, Floats
@@ -180,7 +180,7 @@ class ClassCounter:
         if weights is not None:
             self._weights.append(weights)
         self._held += len(probs)
-        if self._held > 1 << 19:
+        if self._held > CACHED:
             self._flush()
 
     def add_sums(self, rows: int, columns: Tensor, cells: Tensor) -> None:
@@ -304,12 +304,12 @@ def _facts_on_device(outputs: Tensor, labels: Tensor | None, from_probs: bool, c
         kind = torch.float64 if outputs.dtype == torch.float64 else torch.float32
         edges, closed = torch.from_numpy(width_edges(counter.bins)).to(outputs.device, kind), counter.closed
         weights = None if counter.weights is None else torch.from_numpy(counter.weights).to(outputs.device)
-    found = _device_pass(outputs, labels, from_probs, edges, weights, closed)
-    facts = _facts_from(found.values, found.prediction, outputs, labels, from_probs)
+    passed = _device_pass(outputs, labels, from_probs, edges, weights, closed)
+    facts = _facts_from(passed.values, passed.prediction, outputs, labels, from_probs)
     if counter is not None:
-        counter.add_sums(len(outputs), found.columns, found.cells)
+        counter.add_sums(len(outputs), passed.columns, passed.cells)
         if labels is not None:
-            counter.add_truth(*(v.cpu().numpy() for v in (found.values["p_true"], labels, found.values["brier"])))
+            counter.add_truth(*(v.cpu().numpy() for v in (passed.values["p_true"], labels, passed.values["brier"])))
     return facts
 
 
@@ -326,9 +326,9 @@ def _device_pass(
         from confide.simplex.sample_facts import NAMES, WIDEST, sample_facts
 
         if outputs.shape[1] <= WIDEST:
-            found = sample_facts(outputs, labels, edges, weights, closed)
-            known = {name: v for name, v in zip(NAMES, found.values, strict=True) if _known(name, labels)}
-            return _DevicePass(known, found.prediction, found.columns, found.cells)
+            passed = sample_facts(outputs, labels, edges, weights, closed)
+            known = {name: v for name, v in zip(NAMES, passed.values, strict=True) if _known(name, labels)}
+            return _DevicePass(known, passed.prediction, passed.columns, passed.cells)
     n, num_classes = outputs.shape
     rows = rows_in(DEVICE_MEMORY // 4, num_classes)
     bins = 1 if edges is None else len(edges) - 1

@@ -22,7 +22,7 @@ from confide.types import Labels, Logits, Scalar
 __all__ = ["PENALTIES", "kde_xe", "likely_bandwidth", "mbls", "mdca", "mmce", "mmce_weighted", "names"]
 
 PENALTIES = Registry("penalty", OptionSpec)
-Penalty = Callable[..., Scalar]
+PenaltyFunction = Callable[..., Scalar]
 
 
 def names() -> tuple[str, ...]:
@@ -38,7 +38,7 @@ def names() -> tuple[str, ...]:
     return PENALTIES.names()
 
 
-def penalty(function: Penalty) -> Penalty:
+def penalty(function: PenaltyFunction) -> PenaltyFunction:
     """Register a penalty under its name, with what the loss of that name says of its options, and check its batches."""
     word = function.__name__
     loss = LOSSES.get(word)
@@ -53,7 +53,7 @@ def penalty(function: Penalty) -> Penalty:
     return _with_checks(PENALTIES.get(word))
 
 
-def _with_checks(method: Method[OptionSpec]) -> Penalty:
+def _with_checks(method: Method[OptionSpec]) -> PenaltyFunction:
     @functools.wraps(method.function)
     def checked(logits: Logits, labels: Labels, *positional: Any, **options: Any) -> Scalar:
         options = method.checked(method.named(positional, options) if positional else options)

@@ -13,19 +13,17 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from confide.block_sizes import WIDENED_ROWS
 from confide.checks import InputError, check_ids, check_record
 from confide.files import formats
 from confide.files.columns import FEATURE_COLUMNS, ID_COLUMNS, first_column
 from confide.files.frames import as_frame
 from confide.files.shards import open_shards
+from confide.types import JsonObject, Options
 
 T = TypeVar("T")
 Ids = NDArray[Any]
 """n integers or strings, unique within a split."""
-
-
-FINGERPRINT_ROWS = 4096
-"""Rows of inputs that are read at once for a fingerprint."""
 
 
 def default_ids(n: int, prefix: str = "") -> Ids:
@@ -79,8 +77,8 @@ class Split:
         elif isinstance(inputs, (list, tuple)) or np.asarray(inputs[:1]).dtype == object:
             digest.update(b"\0".join(map(_content, inputs)))
         else:
-            for start in range(0, len(self), FINGERPRINT_ROWS):
-                digest.update(np.ascontiguousarray(inputs[start : start + FINGERPRINT_ROWS]).data)
+            for start in range(0, len(self), WIDENED_ROWS):
+                digest.update(np.ascontiguousarray(inputs[start : start + WIDENED_ROWS]).data)
         return digest.hexdigest()[:16]
 
     def take(self, rows: NDArray[np.integer]) -> Split:
@@ -130,7 +128,7 @@ class Provenance:
 
     source: str = ""
     """The word of the source: `folder`, `cifar10`."""
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Options = field(default_factory=dict)
     """Of the source, as they were given."""
     where: str = ""
     """The path or name that was loaded."""
@@ -161,7 +159,7 @@ class Provenance:
     fingerprint: str = ""
     """One word for ids, labels, class names and inputs."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """What is known, ready for JSON, as manifests and evaluations hold it."""
         always = ("options", "splits", "counts", "classes_without_samples")
         known = {f.name: getattr(self, f.name) for f in fields(self)}
@@ -172,7 +170,7 @@ class Provenance:
         }
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Provenance:
+    def from_dict(cls, values: JsonObject) -> Provenance:
         """The record of what `as_dict` gave; keys of other versions are passed over."""
         names = {f.name for f in fields(cls)}
         known = {name: value for name, value in values.items() if name in names}
@@ -261,19 +259,19 @@ class FeatureSource:
     """Where the features of a fit came from; empty where nobody said."""
 
     extractor: str | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Options = field(default_factory=dict)
     """Of the extractor, plain JSON values where it is to be saved."""
     split: str | None = None
     class_names: tuple[str, ...] = ()
 
-    def as_record(self) -> dict[str, Any]:
+    def as_record(self) -> JsonObject:
         """What is known, for a file."""
         extractor = {} if self.extractor is None else {"extractor": self.extractor, "options": dict(self.options)}
         others = {"split": self.split, "class_names": list(self.class_names)}
         return {**extractor, **{name: value for name, value in others.items() if value}}
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> FeatureSource:
+    def from_record(cls, record: JsonObject) -> FeatureSource:
         """The source that a file tells, each field held against its kind."""
         source = check_record(cls(**{own.name: record[own.name] for own in fields(cls) if own.name in record}))
         return replace(source, class_names=tuple(source.class_names))
@@ -288,7 +286,7 @@ class Features:
     ids: Ids
     extractor: str
     split: str | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Options = field(default_factory=dict)
     """Of the extractor, as they were given."""
 
     def __post_init__(self) -> None:
@@ -395,7 +393,7 @@ def as_numbers(values: NDArray[Any], what: str) -> NDArray[np.float64]:
         raise InputError(f"{what} must be numbers, got {values.dtype} values; convert them") from None
 
 
-def extractor_options(about: Mapping[str, str]) -> dict[str, Any]:
+def extractor_options(about: Mapping[str, str]) -> Options:
     """Options of an extractor from a file's metadata; what another program keeps under that name is none of ours."""
     return _noted(about, "options", dict)
 
@@ -416,7 +414,7 @@ class Scores:
     ids: Ids
     values: NDArray[np.float64]
     method: str
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Options = field(default_factory=dict)
     labels: NDArray[np.int64] | None = None
     columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()

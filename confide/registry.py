@@ -13,9 +13,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
 from importlib import import_module
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from confide.checks import InputError, OptionError, check_choice, check_kind, check_number, check_options, did_you_mean
+
+if TYPE_CHECKING:
+    from confide.types import JsonObject, Options
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -28,7 +31,7 @@ class MethodSpec:
     are left out of listings.
     """
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """Field -> value, for listings: no functions, and optional fields only where they differ from the default."""
         facts = {}
         for entry in fields(self):
@@ -61,7 +64,7 @@ class OptionSpec(MethodSpec):
     choices: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
     """Another spelling of an option -> the option."""
-    check: Callable[[Mapping[str, Any]], object] | None = None
+    check: Callable[[Options], object] | None = None
     """Refuses values that ranges and choices cannot tell; it gets all options, defaults among them."""
     from_code: tuple[str, ...] = ()
     """Options that hold records or arrays: a program may give them, a config cannot."""
@@ -92,7 +95,7 @@ class Method(Generic[S]):
     function: Callable[..., Any]
     paper: str
     spec: S
-    corners: tuple[Mapping[str, Any], ...] = ()
+    corners: tuple[Options, ...] = ()
 
     @property
     def summary(self) -> str:
@@ -103,11 +106,11 @@ class Method(Generic[S]):
     def advice(self) -> Advice:
         """When to take it and when not, and how it differs from its paper: lines of the docstring."""
         text, ends = inspect.getdoc(self.function) or "", "|".join(ADVICE)
-        found = (re.search(rf"^{head}(.+?)(?=\n\n|\n(?:{ends})|\Z)", text, re.M | re.S) for head in ADVICE)
-        return Advice(*(re.sub(r"\s+", " ", line[1]) if line else "" for line in found))
+        lines = (re.search(rf"^{head}(.+?)(?=\n\n|\n(?:{ends})|\Z)", text, re.M | re.S) for head in ADVICE)
+        return Advice(*(re.sub(r"\s+", " ", line[1]) if line else "" for line in lines))
 
     @cached_property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> Options:
         """Option name -> default."""
         return {
             p.name: p.default
@@ -124,7 +127,7 @@ class Method(Generic[S]):
             if p.kind is p.KEYWORD_ONLY and p.default is p.empty
         )
 
-    def named(self, positional: tuple[Any, ...], options: Mapping[str, Any]) -> dict[str, Any]:
+    def named(self, positional: tuple[Any, ...], options: Options) -> Options:
         """Options by name; those given by position are taken in the order of the signature."""
         if len(positional) > len(self.options):
             known = ", ".join(self.options) or "none"
@@ -137,7 +140,7 @@ class Method(Generic[S]):
                 raise OptionError(f"{self.family} '{self.word}' got its option '{name}' twice; give it by name only")
         return {**placed, **options}
 
-    def checked(self: Method[OptionSpec], values: Mapping[str, Any]) -> dict[str, Any]:
+    def checked(self: Method[OptionSpec], values: Options) -> Options:
         """Options as plain Python values; refuses unknown names and values outside `ranges` and `choices`."""
         aliases, ranges, choices = self.spec.aliases, self.spec.ranges, self.spec.choices
         options = {aliases.get(name, name): value for name, value in values.items()} if aliases else dict(values)
@@ -155,11 +158,11 @@ class Method(Generic[S]):
             self.spec.check({**self.options, **options})
         return options
 
-    def check_options(self, options: Mapping[str, Any]) -> None:
+    def check_options(self, options: Options) -> None:
         """Refuse option names that this method does not have."""
         check_options(self.word, self.family, options, (*self.options, *self.needs))
 
-    def check_values(self, options: Mapping[str, Any]) -> None:
+    def check_values(self, options: Options) -> None:
         """Refuse names, and values that the signature or the limits do not allow: known before any work."""
         parameters = inspect.signature(self.function).parameters
         for name, value in options.items():
@@ -189,9 +192,7 @@ class Registry(Generic[S]):
             import_module(module)
         return self._methods
 
-    def add(
-        self, word: str, *, paper: str, corners: tuple[Mapping[str, Any], ...] = (), **spec: Any
-    ) -> Callable[[F], F]:
+    def add(self, word: str, *, paper: str, corners: tuple[Options, ...] = (), **spec: Any) -> Callable[[F], F]:
         """Decorator that registers a function (or a class with state) under a word.
 
         Args:

@@ -26,6 +26,7 @@ from confide.results import About, Evaluation
 from confide.shift import SEVERITIES, noisy_labels
 from confide.shift.ood import named_ids, ood_pair, ood_split
 from confide.training import Trained, penultimate, predict
+from confide.types import Options
 
 __all__ = ["ModelOnDevice", "ShiftRequest", "evaluate_shift"]
 
@@ -65,7 +66,7 @@ class ShiftRequest:
     seed: int = 0
     intervals: bool = True
     folder: str | Path | None = None
-    data_options: Mapping[str, Any] = field(default_factory=dict)
+    data_options: Options = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, least in (("batch_size", 1), ("samples", 0)):
@@ -346,7 +347,7 @@ def load_ood_split(
         return ood_split(dataset, ood_pair(known.name, source), shape, most=most)
     place = find_in_data_folder(source, data_folder())
     # All of a set that has no test split of its own is out of distribution: nothing of it is cut off.
-    whole: dict[str, Any] = {"val_fraction": 0, "test_fraction": 0}
+    whole: Options = {"val_fraction": 0, "test_fraction": 0}
     try:
         # Folders hold images of any size: those are scaled as they are read.
         dataset = load_dataset(place, **({**whole, "size": shape[1:]} if shape else whole))

@@ -32,6 +32,7 @@ from confide.files import disk, formats
 from confide.numerics.gaussians import Moments, fourth_moment, gaussians_from, moments_of
 from confide.progress import Progress
 from confide.records import Split, default_ids
+from confide.types import JsonObject, Options
 
 __all__ = ["FolderScores", "FolderScoring", "Job", "map_items", "run_jobs", "score_folder", "train_workers"]
 
@@ -254,7 +255,7 @@ def connect_ray(workers: int) -> Any:
     if not ray.is_initialized():
         address = os.environ.get("RAY_ADDRESS")
         # One more than the workers: Ray Train keeps a processor for itself.
-        own: dict[str, Any] = {} if address else {"num_cpus": max(workers + 1, os.cpu_count() or 1)}
+        own: Options = {} if address else {"num_cpus": max(workers + 1, os.cpu_count() or 1)}
         # From a checkout nothing is installed: workers must find the package where this process did.
         places = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = {"env_vars": {"PYTHONPATH": os.pathsep.join(places)}}
@@ -320,7 +321,7 @@ def train_workers(job: Job[Any, Any], workers: int, *, storage: str | Path, gpu:
     note = Path(storage).resolve() / f"{job.name}.json"
     disk.remove(note)
 
-    def work(config: dict[str, Any]) -> None:
+    def work(config: JsonObject) -> None:
         answer = config["job"]()
         if train.get_context().get_world_rank() == 0:
             formats.write_json(config["note"], answer)
@@ -350,7 +351,7 @@ def _map_on_ray(function: Callable[[Any], None], items: Sequence[Any], workers: 
     logging.getLogger("ray.data").setLevel(logging.WARNING)
     ray_data.DataContext.get_current().enable_progress_bars = False
 
-    def task(row: dict[str, Any]) -> dict[str, Any]:
+    def task(row: JsonObject) -> JsonObject:
         try:
             function(items[int(row["place"])])
         except InputError as error:
@@ -399,9 +400,9 @@ class FolderScoring:
     source: Path
     out: Path
     method: str = "rmd"
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Options = field(default_factory=dict)
     features: str | None = None
-    feature_options: Mapping[str, Any] = field(default_factory=dict)
+    feature_options: Options = field(default_factory=dict)
     batch_size: int = 64
     workers: int = 2
     engine: str = "ray"
@@ -444,7 +445,7 @@ class FolderScores:
     computed: int
     notes: tuple[str, ...]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """Plain dictionary, for printing."""
         counts = {"n": self.n, "files": self.files, "made": self.computed}
         return {"scores": str(self.scores), **counts, "notes": list(self.notes)}

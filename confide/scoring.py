@@ -5,7 +5,6 @@ judged. `score_data` does what a `ScoringRequest` says; `confide score` prints w
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from confide.predictions import Predictions
 from confide.records import Dataset, Features, Ids, Scores, Split, rows_of
 from confide.registry import Method
 from confide.results import Sample
+from confide.types import JsonObject, Options
 
 __all__ = ["ScoredData", "ScoringRequest", "Suspect", "fitted_extractor", "is_features", "load_split", "score_data"]
 
@@ -59,13 +59,13 @@ class ScoringRequest:
     """
 
     methods: tuple[str, ...] = ()
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Options = field(default_factory=dict)
     split: str | None = None
     fit_split: str | None = None
     labels: str = "given"
     fitted: str | Path | None = None
     extractor: str | None = None
-    extractor_options: Mapping[str, Any] = field(default_factory=dict)
+    extractor_options: Options = field(default_factory=dict)
     cache: Path | None = None
     device: str | None = None
     batch_size: int = 64
@@ -144,7 +144,7 @@ class ScoredData:
             table[f"{column}_name"] = np.array([self.class_name(int(k)) for k in table[column]], dtype=np.str_)
         return table
 
-    def explanation_rows(self) -> list[dict[str, Any]]:
+    def explanation_rows(self) -> list[JsonObject]:
         """Words of hard and easy samples, a row for each class, as JSON holds them."""
         return [{**words.as_dict(), "class": self.class_name(words.label)} for words in self.explanations]
 
@@ -262,9 +262,7 @@ def _fit_and_score(samples: _Samples) -> tuple[list[Scores], difficulty.FittedDi
     return by_method, fitted
 
 
-def _options_for(
-    method: Method[DifficultySpec], methods: list[Method[DifficultySpec]], options: Mapping[str, Any]
-) -> dict[str, Any]:
+def _options_for(method: Method[DifficultySpec], methods: list[Method[DifficultySpec]], options: Options) -> Options:
     """Of the options those this method has; one that none of the methods has is an error."""
     known = {name for each in methods for name in each.options}
     if unknown := [name for name in options if name not in known]:
@@ -302,7 +300,7 @@ class _Samples:
     dataset: Dataset | None
     features: Features | None = None
     notes: list[str] = field(default_factory=list)
-    extractor: tuple[str, dict[str, Any]] | None = None
+    extractor: tuple[str, Options] | None = None
     """Word and options of the one that a fit names, where none is asked for."""
     fit_features: Features | None = None
 
@@ -391,7 +389,7 @@ class _Samples:
         assert self.dataset is not None
         return features.usual(self.dataset, self.split_name)
 
-    def _options(self) -> dict[str, Any]:
+    def _options(self) -> Options:
         return dict(self.request.extractor_options) if self.extractor is None else self.extractor[1]
 
     def _extract(self, split: str, augment: int | None = None) -> Features:
@@ -556,7 +554,7 @@ def _load_new_data(source: str, split: str | None) -> tuple[Dataset, str]:
     return replace(dataset, splits={name: part}), name
 
 
-def fitted_extractor(path: str, fitted: difficulty.FittedDifficulty) -> tuple[str, dict[str, Any]]:
+def fitted_extractor(path: str, fitted: difficulty.FittedDifficulty) -> tuple[str, Options]:
     """Word and options of the extractor that a fitted difficulty names, checked against those known here.
 
     Args:

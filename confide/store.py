@@ -24,6 +24,7 @@ from confide.files import disk, formats
 from confide.files.disk import lock_file
 from confide.files.signing import is_signed_here, sign
 from confide.records import Dataset, Provenance
+from confide.types import JsonObject
 
 __all__ = [
     "DataNote",
@@ -202,7 +203,7 @@ class DataNote:
             tuple({"id": i, "reason": reason} for i, reason in dataset.set_aside),
         )
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """Ready for JSON."""
         return {**vars(self), "provenance": self.provenance.as_dict()}
 
@@ -218,7 +219,7 @@ class DataNote:
             return cls.from_dict(row)
 
     @classmethod
-    def from_dict(cls, row: Mapping[str, Any]) -> DataNote:
+    def from_dict(cls, row: JsonObject) -> DataNote:
         """The note of what `as_dict` gave."""
         return cls(
             str(row.get("name", "")),
@@ -237,7 +238,7 @@ class StageRecord:
     """What one stage used, followed and wrote: files with their checksums, its own record first."""
 
     key: str
-    uses: Mapping[str, Any]
+    uses: JsonObject
     after: tuple[str, ...]
     files: Mapping[str, str]
     seconds: float
@@ -250,7 +251,7 @@ class Manifest:
     `signed_here`: this user made the run, and the manifest is as it was written.
     """
 
-    config: Mapping[str, Any] = field(default_factory=dict)
+    config: JsonObject = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     stages: Mapping[str, StageRecord] = field(default_factory=dict)
     signed_here: bool = False
@@ -318,7 +319,7 @@ class RunFolder:
         (3, [])
     """
 
-    def __init__(self, path: str | Path, config: Mapping[str, Any], seed: int) -> None:
+    def __init__(self, path: str | Path, config: JsonObject, seed: int) -> None:
         self.path = Path(path)
         self.paths = RunPaths(self.path)
         self.config = formats.plain(dict(config))
@@ -345,7 +346,7 @@ class RunFolder:
         self,
         name: str,
         *,
-        uses: Mapping[str, Any] | None = None,
+        uses: JsonObject | None = None,
         after: Iterable[str] = (),
         file: Path,
         make: Callable[[], R],

@@ -198,3 +198,19 @@ def test_the_command_writes_predictions_that_evaluate_reads(tmp_path, monkeypatc
     assert main(["evaluate", "s.parquet", "--metrics", "accuracy", "--out", "e"]) == 0
     assert main(["answers", "s.jsonl", *flags, "--metric", "acc", "--out", "s.parquet"]) == 1
     assert "takes no --metric" in capsys.readouterr().err
+
+
+def test_answers_judged_by_anything_but_0_and_1_are_refused():
+    with pytest.raises(InputError, match=r"must be 0 or 1, got 0\.5 at answer 1"):
+        answers.agreement([["a", "a"], ["b", "b"]], correct=[[1, 1], [0.5, 0]])
+    with pytest.raises(InputError, match=r"labels must be places of choices from 0, got 0\.5 at question 0"):
+        answers.multiple_choice([[-1.0, -2.0]], [0.5])
+    with pytest.raises(InputError, match="one for each of the 2 answers, got 1"):
+        answers.agreement([["a"], ["b"]], ["a"])
+
+
+def test_a_table_of_uqlm_may_have_a_column_of_the_name_of_an_argument(tmp_path):
+    (tmp_path / "u.csv").write_text("response,noncontradiction,graded,confidence\nParis,0.9,1,7\nRome,0.4,0,8\n")
+    pairs = answers.from_uqlm(tmp_path / "u.csv", "noncontradiction", correct="graded")
+    assert pairs.facts.confidence.tolist() == [0.9, 0.4]
+    assert pairs.columns["confidence"].tolist() == [7, 8]

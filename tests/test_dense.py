@@ -119,3 +119,13 @@ def test_the_command_reads_images_and_boxes(tmp_path, monkeypatch, capsys):
     assert confide.Predictions.load("c.parquet").columns["box_class"].tolist() == ["cup"]
     assert main(["dense", "t.json", "--truth", "t.json", "--out", "c.parquet"]) == 1
     assert "layout of COCO" in capsys.readouterr().err
+
+
+def test_labels_and_classes_that_are_fractions_are_refused_and_not_cut_off():
+    with pytest.raises(InputError, match="labels of image 0 must be whole numbers"):
+        dense.pixels(np.zeros((1, 3, 2, 2)), np.full((1, 2, 2), 0.5))
+    box = [[[0, 0, 10, 10]]]
+    with pytest.raises(InputError, match="classes of image 0 must be whole numbers"):
+        dense.boxes(box, [[0.9]], [[0.5]], box, [[0]])
+    with pytest.raises(InputError, match="image 1 has no labels"):
+        dense.pixels(np.zeros((2, 3, 2, 2)), np.zeros((1, 2, 2), dtype=int))

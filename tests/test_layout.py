@@ -1,4 +1,4 @@
-"""How the package is laid out: one class of a name, no slivers, and evidence that stays outside."""
+"""How the package is laid out: one class of a name, typed seams, no slivers, and evidence that stays outside."""
 
 import ast
 from collections import Counter, defaultdict
@@ -9,7 +9,9 @@ import pytest
 ROOT = Path(__file__).parents[1]
 ONE_IMPORTER = {
     "confide.evaluation.curves": "a topic: what is drawn of an evaluation, computed in one pass",
+    "confide.evaluation.external_sort": "a sort outside memory, read on its own",
     "confide.explorer.comparison": "a topic: two models on the same samples",
+    "confide.explorer.pixels": "a topic: maps of a segmented image",
     "confide.explorer.reliability": "a topic: what is said of confidence, and where it is wrong",
     "confide.explorer.server": "loads FastAPI, which starting the explorer must not do too early",
     "confide.files.signing": "keys and signatures, read on their own",
@@ -17,8 +19,23 @@ ONE_IMPORTER = {
     "confide.simplex.gpu": "kernels",
     "confide.simplex.kernels": "kernels",
     "confide.simplex.launch": "kernels",
+    "confide.simplex.sample_facts": "kernels",
 }
 """Modules that one other module imports and that stand in no table of contents, and why they stay apart."""
+JSON_EDGES = {
+    "files of fitted things": "calibrators.groups difficulty.base difficulty.combined difficulty.from_features "
+    "files.fitted files.signing models.preparation models.trained trust.base trust.combined trust.distances "
+    "trust.oracles trust.scores monitor.estimates monitor.watch",
+    "records that are files": "config experiment records results.decisions results.evaluation results.measurements "
+    "store evaluation.slices difficulty.explain pipeline.training scale scoring training.checkpoint training.jobs "
+    "training.settings training.steps explorer.layout",
+    "other people's files": "answers data.tables features.images",
+    "pages and requests": "report.page report.score_page report.sections.coverage explorer.samples explorer.server "
+    "explorer.session",
+    "what --json prints": "metrics.base registry cli.calibrate cli.doctor cli.harden cli.list cli.predict cli.score",
+    "where it is defined": "types",
+}
+"""Modules that read or write JSON, and may hold an object of it; everywhere else a record says what there is."""
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +54,21 @@ def test_no_class_name_is_defined_twice(modules):
         node.name for _, tree in modules.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)
     )
     assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_a_name_of_a_type_is_defined_once(modules):
+    """Aliases as well as classes: whoever reads `Columns` finds one definition."""
+    names = [node.name for _, tree in modules.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    for _, tree in modules.values():
+        for node in tree.body:
+            match node:
+                case (
+                    ast.Assign(targets=[ast.Name(id=name)], value=value)
+                    | ast.AnnAssign(target=ast.Name(id=name), value=value)
+                ):
+                    alias = isinstance(value, ast.Subscript | ast.BinOp | ast.Name | ast.Attribute)
+                    names += [name] if alias and name[0].isupper() and not name.isupper() else []
+    assert [name for name, count in Counter(names).items() if count > 1] == []
 
 
 def test_names_say_what_a_thing_is(modules):
@@ -79,3 +111,49 @@ def test_a_module_with_one_importer_hides_something_hard_or_is_in_a_table(module
         and not name.startswith("confide.cli.")
     }
     assert alone == set(ONE_IMPORTER)
+
+
+def test_a_mapping_that_may_hold_anything_says_which_of_the_two_it_is(modules):
+    """Keyword options, or JSON: known keys are fields of a record instead."""
+    untyped = []
+    for name, (_, tree) in modules.items():
+        for node in ast.walk(tree):
+            match node:
+                case ast.Subscript(
+                    value=ast.Name(id="dict" | "Mapping" | "MutableMapping"),
+                    slice=ast.Tuple(elts=[ast.Name(id="str"), ast.Name(id="Any" | "object")]),
+                ):
+                    untyped.append(f"{name}:{node.lineno}")
+    assert [place for place in untyped if not place.startswith("confide.types:")] == []
+
+
+def test_objects_of_json_stay_where_json_is_read_or_written(modules):
+    edges = {f"confide.{module}" for listed in JSON_EDGES.values() for module in listed.split()}
+    users = {
+        name
+        for name, (_, tree) in modules.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and node.id == "JsonObject"
+    }
+    assert users == edges
+
+
+def test_parsed_arguments_go_no_deeper_than_the_verbs(modules):
+    places = [
+        f"{name}:{node.lineno}"
+        for name, (_, tree) in modules.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr == "Namespace" and not name.startswith("confide.cli.")
+    ]
+    assert places == []
+
+
+def test_nothing_is_remembered_by_the_place_of_an_object(modules):
+    """`id(thing)` may tell whether two are the same while both live: parts of one file, parameters of one network."""
+    callers = {
+        name
+        for name, (_, tree) in modules.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "id"
+    }
+    assert callers == {"confide.files.formats", "confide.training.state"}

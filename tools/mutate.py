@@ -1,16 +1,23 @@
 """`make mutate MINUTES=30`: random small changes to the package; do its fast tests notice?
 
-A mutant is one changed operator, constant or condition inside a function. All that are drawn stand in one copy of the
-package at once, each behind a switch, so that imports are paid once: the tests run a first time with every switch off,
-which tells the tests that reach each mutant, and then for each mutant, in a fork with its switch on, those tests alone,
-the quickest first. Killed: a test fails, or they take five times as long. Survivors are listed in
-benchmarks/results/mutation.md, to be read: each is a missing test, or a change that changes nothing.
+A mutant is one changed operator, constant or condition inside a function. So many of every package are drawn; all stand
+in one loaded copy of the package, each behind a switch, and all tests are collected once. The tests run a first time
+with every switch off, which tells the blocks of code that each test reaches; then, for each mutant, a fork with its
+switch on runs the tests that reach its block, those of its own family first, up to the first that fails. Killed: a test
+fails, or they take five times as long. Survivors are listed in benchmarks/results/mutation.md, to be read: each is a
+missing test, or a change that changes nothing (then it goes to tools/equivalent_mutants.json, with the reason).
+
+Not tried is what changes speed, looks or words alone: `_silent_parts` holds the rules.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import atexit
+import builtins
+import copy
+import gc
 import json
 import os
 import platform
@@ -22,34 +29,25 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from importlib import import_module
+from hashlib import sha256
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
+from types import CodeType, ModuleType
 from typing import Any
 
-import pytest
-
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "mutation.md"
-NOT_HERE = ("simplex/kernels.py", "simplex/gpu.py", "simplex/launch.py")
-"""Code that only a GPU runs."""
-HEAVY = ("torch", "scipy.stats", "sklearn.linear_model", "pyarrow.parquet", "yaml", "PIL.Image")
-PYTEST = ("-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning")
-LEAST = 4
-"""Mutants of every package, where it has so many."""
-LONGEST = 20.0
-"""Seconds of tests that a mutant meets at most, the quickest of those that reach it."""
-SWITCH = """import builtins, os
-builtins.mutants_reached = set()
-builtins.active_mutant = int(os.environ.get("MUTANT", "-1"))
-def switched(number):
-    builtins.mutants_reached.add(number)
-    return number == builtins.active_mutant
-builtins.mutant_is_on = switched
-"""
+EQUIVALENT = ROOT / "tools" / "equivalent_mutants.json"
+LONGEST = 40.0
+"""CPU-seconds of tests that a mutant meets at most, the quickest of those that reach it."""
+PYTEST = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "timeout=0", "-W", "ignore::pytest.PytestWarning")
+
 COMPARISONS = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
@@ -57,58 +55,87 @@ COMPARISONS = {
 OPERATORS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult}
 CALLS = {"min": "max", "max": "min", "all": "any", "any": "all", "argmin": "argmax", "argmax": "argmin"}
 
+DRAWN = ("report/", "monitor/page.py", "plot.py", "scoring.py")
+"""Files that draw: arithmetic in the arguments of a drawing call, or in a name of geometry, is looks."""
+GEOMETRY = {"x", "y", "x0", "x1", "y0", "y1", "px", "py", "left", "right", "top", "bottom", "floor", "ceiling"} | {
+    "width", "height", "half", "each", "step", "start", "end", "gap", "place", "radius", "size", "centre", "row", "key",
+    "before", "after", "base", "middle", "wide", "high_y", "low_y", "space", "limit", "columns", "lines", "baseline",
+}  # fmt: skip
+DRAWING_CALLS = {"Scale", "Canvas", "canvas", "ticks", "axis", "axes", "figure", "draw", "svg", "number_text"}
+SIZES = {"BLOCK", "CACHED", "CACHED_FLOAT64", "CACHED_SEARCH", "MEMORY", "DEVICE_MEMORY"}
+SPOKEN = {"warn", "step", "say"}
+"""Warnings and lines of progress."""
+CLOCKS = {"monotonic", "perf_counter", "process_time", "time_ns"}
+
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change: where, what stood there, and what stands there now."""
+    """One change: the file, the place of the expression among its nodes, its block, and what stands there now."""
 
     path: str
+    node: int
+    block: str
     line: int
     before: str
     after: str
-    start: int
-    end: int
 
     @property
     def package(self) -> str:
-        return self.path.split("/")[1].removesuffix(".py")
+        parts = self.path.split("/")
+        return parts[1] if len(parts) > 2 else "confide"
 
-    def overlaps(self, other: Mutant) -> bool:
-        return self.path == other.path and self.start < other.end and other.start < self.end
+    @property
+    def change(self) -> tuple[str, str, str]:
+        """What names it in the list of equivalent ones, wherever the lines move."""
+        return self.block.partition("#")[0], self.before, self.after
 
 
-def mutants_of(path: Path) -> Iterator[Mutant]:
-    """Every change that is tried in a file: inside functions, but not in messages, annotations and defaults."""
-    source = path.read_text(encoding="utf-8")
-    lines = [0]
-    for line in source.encode().splitlines(keepends=True):
-        lines.append(lines[-1] + len(line))
+def mutants_of(path: Path, root: Path = ROOT) -> Iterator[Mutant]:
+    """Every change that is tried in a file."""
+    source, name = path.read_text(encoding="utf-8"), path.relative_to(root).as_posix()
     tree = ast.parse(source)
     nodes = list(ast.walk(tree))
-    silent = {id(inner) for node in nodes for part in _silent_parts(node) for inner in ast.walk(part)}
-    inside = {id(inner) for node in nodes for part in _bodies(node) for inner in ast.walk(part)} - silent
-    for node in nodes:
-        if not isinstance(node, ast.expr) or id(node) not in inside:
-            continue
-        changed = _changed(node)
-        if changed is None or node.end_lineno is None or node.end_col_offset is None:
-            continue
-        start, end = lines[node.lineno - 1] + node.col_offset, lines[node.end_lineno - 1] + node.end_col_offset
-        before = source.encode()[start:end].decode()
-        yield Mutant(path.relative_to(ROOT).as_posix(), node.lineno, before, changed, start, end)
+    silent = {id(inner) for node in nodes for part in _silent_parts(node, name) for inner in ast.walk(part)}
+    blocks = Blocks(tree, name)
+    for number, node in enumerate(nodes):
+        block = blocks.of.get(id(node))
+        if isinstance(node, ast.expr) and block is not None and id(node) not in silent:
+            changed = _changed(node)
+            if changed is not None:
+                yield Mutant(name, number, block, node.lineno, ast.unparse(node), ast.unparse(changed))
 
 
-def _bodies(node: ast.AST) -> list[ast.AST]:
-    """What runs when a function is called."""
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        return list(node.body)
-    return [node.body] if isinstance(node, ast.Lambda) else []
+class Blocks:
+    """The blocks inside functions (a body, a branch, a handler), and the innermost one of every node."""
+
+    def __init__(self, tree: ast.AST, path: str) -> None:
+        self.of: dict[int, str] = {}
+        self.bodies: list[tuple[str, list[ast.stmt]]] = []
+        self._counts: Counter[str] = Counter()
+        self._visit(tree, path, None)
+
+    def _visit(self, node: ast.AST, scope: str, block: str | None) -> None:
+        if block is not None:
+            self.of[id(node)] = block
+        is_function = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        if is_function or isinstance(node, ast.ClassDef):
+            scope = f"{scope}:{node.name}"  # type: ignore[attr-defined]
+        for _, value in ast.iter_fields(node):
+            children = value if isinstance(value, list) else [value]
+            inner = block
+            if children and isinstance(children[0], ast.stmt) and (block is not None or is_function):
+                self._counts[scope] += 1
+                inner = f"{scope}#{self._counts[scope]}"
+                self.bodies.append((inner, children))
+            for child in children:
+                if isinstance(child, ast.AST):
+                    self._visit(child, scope, inner)
 
 
-def _silent_parts(node: ast.AST) -> list[ast.AST]:
-    """Parts whose change no test should see, or that a switch cannot stand in: messages, annotations, patterns."""
-    if isinstance(node, (ast.Raise, ast.JoinedStr, ast.pattern)):
-        return [node]
+def _silent_parts(node: ast.AST, path: str) -> list[ast.AST]:
+    """Parts whose change no fast test should see: messages, annotations, clocks, block sizes, pixels, a GPU's code."""
+    if isinstance(node, (ast.Raise, ast.JoinedStr, ast.pattern, ast.Assert)):
+        return [node]  # words; an assert tells the type checker what holds
     if isinstance(node, ast.keyword) and node.arg == "strict":
         return [node.value]  # of zip: what it guards against cannot happen
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
@@ -116,225 +143,448 @@ def _silent_parts(node: ast.AST) -> list[ast.AST]:
         defaults = [*args.defaults, *filter(None, args.kw_defaults)]
         hints = [a.annotation for a in (*args.posonlyargs, *args.args, *args.kwonlyargs) if a.annotation]
         own = [] if isinstance(node, ast.Lambda) else [*node.decorator_list, *filter(None, [node.returns])]
-        return [*defaults, *hints, *own]
+        looks = not isinstance(node, ast.Lambda) and node.name in ("__repr__", "__str__", "rows_in")
+        kernel = any("triton" in ast.unparse(d) for d in own)
+        return [node] if looks or kernel else [*defaults, *hints, *own]
+    if isinstance(node, ast.If) and "cuda" in ast.unparse(node.test):
+        return [node.test, *node.body]
+    if isinstance(node, ast.IfExp) and "cuda" in ast.unparse(node.test):
+        return [node]
+    if isinstance(node, ast.Call) and _name(node.func) in SPOKEN | {"rows_in"}:
+        return list(node.args)
+    if isinstance(node, (ast.BinOp, ast.Compare)) and any(_name(n) in CLOCKS for n in ast.walk(node)):
+        return [node]
+    if isinstance(node, ast.Assign) and any(_name(n) in SIZES for n in ast.walk(node.value)):
+        return [node.value]
+    if any(part in path for part in DRAWN):
+        return [n for part in _drawn_parts(node) for n in _arithmetic(part)]
     return [node.annotation] if isinstance(node, ast.AnnAssign) else []
 
 
-def _changed(node: ast.expr) -> str | None:
-    """The changed source of an expression; None where nothing is tried."""
+def _drawn_parts(node: ast.AST) -> list[ast.AST]:
+    """Where a drawing's pixels are worked out."""
+    if isinstance(node, ast.Call):
+        of_canvas = isinstance(node.func, ast.Attribute) and _name(node.func.value) == "canvas"
+        return [*node.args, *node.keywords] if of_canvas or _name(node.func) in DRAWING_CALLS else []
+    if isinstance(node, (ast.Assign, ast.AugAssign)):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        names = {n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)}
+        return [node.value] if names and names <= GEOMETRY else []
+    return []
+
+
+def _arithmetic(part: ast.AST) -> list[ast.AST]:
+    """The sums and whole numbers of an expression; not its conditions, nor what turns a share into per cent."""
+    return [
+        node
+        for node in ast.walk(part)
+        if (isinstance(node, ast.BinOp) and "100" not in ast.unparse(node))
+        or (isinstance(node, ast.Constant) and node.value != 100 and type(node.value) is int)
+    ]
+
+
+def _name(node: ast.AST) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _changed(node: ast.expr) -> ast.expr | None:
+    """The changed expression; None where nothing is tried."""
     if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in COMPARISONS:
-        return ast.unparse(ast.Compare(node.left, [COMPARISONS[type(node.ops[0])]()], node.comparators))
+        return ast.Compare(node.left, [COMPARISONS[type(node.ops[0])]()], node.comparators)
     if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS and not isinstance(node.left, ast.JoinedStr):
-        return f"({ast.unparse(ast.BinOp(node.left, OPERATORS[type(node.op)](), node.right))})"
+        return ast.BinOp(node.left, OPERATORS[type(node.op)](), node.right)
     if isinstance(node, ast.BoolOp):
-        other = ast.Or() if isinstance(node.op, ast.And) else ast.And()
-        return f"({ast.unparse(ast.BoolOp(other, node.values))})"
+        return ast.BoolOp(ast.Or() if isinstance(node.op, ast.And) else ast.And(), node.values)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        return f"({ast.unparse(node.operand)})"
+        return node.operand
     if isinstance(node, ast.Constant) and isinstance(node.value, bool):
-        return str(not node.value)
+        return ast.Constant(not node.value)
     if isinstance(node, ast.Constant) and isinstance(node.value, int):
-        return str(node.value + 1)
+        return ast.Constant(node.value + 1)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in CALLS:
-        return ast.unparse(ast.Call(ast.Name(CALLS[node.func.id]), node.args, node.keywords))
+        return ast.Call(ast.Name(CALLS[node.func.id], ast.Load()), node.args, node.keywords)
     return None
 
 
-# The draw, and the copy in which all of them stand.
+# The draw.
 
 
-def drawn(count: int, draws: random.Random, packages: list[str]) -> tuple[list[Mutant], int]:
-    """So many mutants, some of every package, none inside another; and how many there are to draw from."""
-    files = [f for f in sorted((ROOT / "confide").rglob("*.py")) if not f.as_posix().endswith(NOT_HERE)]
-    known = [m for file in files for m in mutants_of(file) if not packages or m.package in packages]
-    draws.shuffle(known)
+def drawn(each: int, seed: int, packages: list[str]) -> tuple[list[Mutant], Counter[str]]:
+    """So many mutants of every package, three times as many of the files beside the packages; and all there are."""
+    equivalent = {tuple(entry["mutant"]) for entry in equivalent_mutants()}
+    known: dict[str, list[Mutant]] = {}
+    for file in sorted((ROOT / "confide").rglob("*.py")):
+        for mutant in mutants_of(file):
+            if mutant.change not in equivalent:
+                known.setdefault(mutant.package, []).append(mutant)
     chosen: list[Mutant] = []
-
-    def take(wanted: Callable[[Mutant], bool]) -> None:
-        for mutant in known:
-            if wanted(mutant) and not any(mutant.overlaps(other) for other in chosen):
-                chosen.append(mutant)
-
-    counts: dict[str, int] = {}
-
-    def rare(mutant: Mutant) -> bool:
-        counts[mutant.package] = counts.get(mutant.package, 0) + 1
-        return counts[mutant.package] <= LEAST
-
-    take(rare)
-    take(lambda _: len(chosen) < count)
-    draws.shuffle(chosen)
-    return chosen, len(known)
+    for package, mutants in sorted(known.items()):
+        count = min(3 * each if package == "confide" else each, len(mutants))
+        if not packages or package in packages:
+            chosen += random.Random(f"{seed} {package}").sample(mutants, count)
+    return chosen, Counter({package: len(mutants) for package, mutants in known.items()})
 
 
-def copy_with_switches(folder: Path, mutants: list[Mutant]) -> Path:
-    """The repository with all mutants, each switched off."""
-    copy = folder / "copy"
-    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".git", ".venv", "runs", "__pycache__", ".*_cache"))
-    (copy / "sitecustomize.py").write_text(SWITCH)  # for the processes that tests start
-    for path in {mutant.path for mutant in mutants}:
-        content = (copy / path).read_bytes()
-        own = [(number, mutant) for number, mutant in enumerate(mutants) if mutant.path == path]
-        for number, mutant in sorted(own, key=lambda pair: -pair[1].start):
-            switch = f"(({mutant.after}) if mutant_is_on({number}) else ({mutant.before}))"
-            content = content[: mutant.start] + switch.encode() + content[mutant.end :]
-        (copy / path).write_bytes(content)
-    return copy
+def equivalent_mutants() -> list[dict[str, Any]]:
+    """Mutants that change nothing a test could see, each with the reason, as read by hand."""
+    entries: list[dict[str, Any]] = json.loads(EQUIVALENT.read_text(encoding="utf-8"))
+    return entries
 
 
-# Running tests in forks of a process that has loaded everything.
+# The switches: modules are changed as they are loaded, the files stay as they are.
+
+
+class Switched(SourceFileLoader):
+    """Loads a module with a note at every block and its mutants behind switches."""
+
+    mutants: dict[str, dict[int, int]]
+    root: Path
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        name = Path(path).relative_to(self.root).as_posix()
+        tree = ast.parse(self.get_data(path))
+        nodes, blocks = list(ast.walk(tree)), Blocks(tree, name)
+        numbers = {id(nodes[place]): number for place, number in self.mutants.get(name, {}).items()}
+        tree = _Switches(numbers).visit(tree)
+        for block, body in blocks.bodies:
+            note = ast.Expr(ast.Call(ast.Name("note_block", ast.Load()), [ast.Constant(block)], []))
+            first = body[0]
+            is_doc = isinstance(first, ast.Expr) and isinstance(getattr(first.value, "value", None), str)
+            body.insert(1 if is_doc else 0, ast.copy_location(note, first))
+        return compile(ast.fix_missing_locations(tree), path, "exec", dont_inherit=True)  # type: ignore[no-any-return]
+
+
+class _Switches(ast.NodeTransformer):
+    def __init__(self, numbers: dict[int, int]) -> None:
+        self.numbers = numbers
+
+    def visit(self, node: ast.AST) -> Any:
+        number = self.numbers.get(id(node))
+        changed = None if number is None else _changed(copy.deepcopy(node))  # type: ignore[arg-type]
+        node = super().generic_visit(node)
+        if changed is None:
+            return node
+        test = ast.Call(ast.Name("mutant_is_on", ast.Load()), [ast.Constant(number)], [])
+        return ast.copy_location(ast.IfExp(test, changed, node), node)  # type: ignore[arg-type]
+
+
+class Finder(MetaPathFinder):
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if name.partition(".")[0] != "confide":
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is not None and isinstance(spec.loader, SourceFileLoader):
+            spec.loader = Switched(spec.loader.name, spec.loader.path)
+        return spec
+
+
+def install(folder: str) -> None:
+    """From here on the package is loaded with switches; a process that a test starts does this first."""
+    mutants = json.loads((Path(folder) / "mutants.json").read_text())
+    Switched.root = Path(folder) / "copy"
+    Switched.mutants = {}
+    for number, mutant in enumerate(mutants):
+        Switched.mutants.setdefault(mutant["path"], {})[mutant["node"]] = number
+    reached: set[str] = set()
+    names: Any = builtins
+    names.blocks_reached, names.note_block = reached, reached.add
+    names.active_mutant = int(os.environ.get("MUTANT", "-1"))
+    names.mutant_is_on = lambda number: number == names.active_mutant
+    sys.meta_path.insert(0, Finder())
+
+
+def install_in_started_process() -> None:
+    """The same in a process that a test starts, which leaves a note of what it reached."""
+    folder = os.environ["MUTATION"]
+    install(folder)
+
+    def leave() -> None:
+        with open(Path(folder) / "reached.txt", "a", encoding="utf-8") as file:
+            file.write("".join(f"{block}\n" for block in builtins.blocks_reached))  # type: ignore[attr-defined]
+
+    atexit.register(leave)
+
+
+STARTED = """import importlib.util, os
+if "MUTATION" in os.environ:
+    spec = importlib.util.spec_from_file_location("mutate", os.environ["MUTATION"] + "/copy/tools/mutate.py")
+    mutate = importlib.util.module_from_spec(spec)
+    import sys
+    sys.modules["mutate"] = mutate
+    spec.loader.exec_module(mutate)
+    mutate.install_in_started_process()
+"""
+
+
+# Running tests in forks of a process that has collected them all.
 
 
 @dataclass(frozen=True)
 class TestRun:
-    """What a test does with all mutants switched off: those that it reaches, how long it takes, whether it passes."""
+    """What a test does with all mutants off: the blocks it reaches, its CPU-seconds, whether it passes."""
 
-    reached: list[int]
+    blocks: list[str]
     seconds: float
     passes: bool
 
 
-class Reach:
-    """A pytest plugin that notes the run of every test."""
+def cpu_seconds() -> float:
+    return sum(os.times()[:4])
 
-    def __init__(self) -> None:
+
+class Runs:
+    """A pytest plugin that takes over once all tests are collected."""
+
+    def __init__(self, folder: Path, mutants: list[Mutant], minutes: float, workers: int, kept: Path | None) -> None:
+        self.folder, self.mutants, self.minutes, self.workers, self.kept = folder, mutants, minutes, workers, kept
+        self.outcomes: list[tuple[Mutant, str]] = []
         self.tests: dict[str, TestRun] = {}
-
-    @pytest.hookimpl(hookwrapper=True)
-    def pytest_runtest_protocol(self, item: Any) -> Iterator[None]:
-        reached: set[int] = sys.modules["builtins"].mutants_reached  # type: ignore[attr-defined]
-        reached.clear()
-        self.passes, began = True, time.monotonic()
-        yield
-        self.tests[item.nodeid] = TestRun(sorted(reached), time.monotonic() - began, self.passes)
+        self.failed = False
+        self.stop_at_failure = False
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        self.passes &= not report.failed
+        self.failed |= report.failed
+        if report.failed and self.stop_at_failure:
+            os._exit(1)
 
+    def pytest_runtestloop(self, session: Any) -> bool:
+        self.items = {item.nodeid: item for item in session.items}
+        self.at_import = set(builtins.blocks_reached)  # type: ignore[attr-defined]
+        gc.collect()
+        gc.freeze()
+        self.map_tests()
+        workers = [self.worker(k) for k in range(self.workers)]
+        for worker in workers:
+            os.waitpid(worker, 0)
+        for file in sorted(self.folder.glob("outcomes-*.jsonl")):
+            for line in file.read_text().splitlines():
+                number, outcome = json.loads(line)
+                self.outcomes.append((self.mutants[number], outcome))
+        return True
 
-def in_fork(work: Callable[[], int], seconds: float, output: str = os.devnull) -> int | None:
-    """The exit status of work done in a fork, which writes what it says to a file; None where it takes longer."""
-    child = os.fork()
-    if child == 0:
-        status = 9
+    def worker(self, place: int) -> int:
+        """A fork that tries every so many-th mutant."""
+        child = os.fork()
+        if child:
+            return child
+        began = time.monotonic()
         try:
-            os.setsid()
-            said = os.open(output, os.O_WRONLY | os.O_CREAT)
-            os.dup2(said, 1)
-            os.dup2(said, 2)
-            status = work()
+            for number in range(place, len(self.mutants), self.workers):
+                if time.monotonic() - began > 60 * self.minutes:
+                    break
+                mutant = self.mutants[number]
+                outcome, count = self.outcome(number, mutant)
+                with open(self.folder / f"outcomes-{place}.jsonl", "a", encoding="utf-8") as file:
+                    file.write(json.dumps([number, outcome]) + "\n")
+                change = f"{mutant.path}:{mutant.line} {mutant.before!r} -> {mutant.after!r}"
+                print(f"{outcome} {change} ({count} tests)", flush=True)
         except BaseException:
             traceback.print_exc()
         finally:
-            os._exit(status)  # nothing of the parent's is cleaned up here
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.02)
-    os.killpg(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return None
+            os._exit(0)
 
+    def map_tests(self) -> None:
+        """The blocks that every test reaches; tests of an unchanged file are not asked again."""
+        files = {name.partition("::")[0] for name in self.items}
+        file_digests = {file: sha256((self.folder / "copy" / file).read_bytes()).hexdigest()[:16] for file in files}
+        digests = {name: file_digests[name.partition("::")[0]] for name in self.items}
+        if self.kept and self.kept.exists():
+            for line in self.kept.read_text().splitlines():
+                name, digest, run = json.loads(line)
+                if digests.get(name) == digest:
+                    self.tests[name] = TestRun(**run)
+        missing = [item for name, item in self.items.items() if name not in self.tests]
+        file = self.kept or self.folder / "map.jsonl"
+        started = self.folder / "reached.txt"
 
-def runs_of(places: list[str], file: Path) -> dict[str, TestRun]:
-    """Every test of these places."""
+        def work() -> int:
+            reached: set[str] = builtins.blocks_reached  # type: ignore[attr-defined]
+            for item, following in zip(missing, [*missing[1:], None], strict=True):
+                reached.clear()
+                started.unlink(missing_ok=True)
+                self.failed, began = False, cpu_seconds()
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+                blocks = reached | (set(started.read_text().splitlines()) if started.exists() else set())
+                run = TestRun(sorted(blocks), cpu_seconds() - began, not self.failed)
+                with open(file, "a", encoding="utf-8") as out:
+                    out.write(json.dumps([item.nodeid, digests[item.nodeid], asdict(run)]) + "\n")
+            return 0
 
-    def work() -> int:
-        reach = Reach()
-        status = int(pytest.main([*PYTEST, *places], plugins=[reach]))
-        file.write_text(json.dumps({name: asdict(run) for name, run in reach.tests.items()}))
-        return status
+        if missing:
+            self.in_fork(work, 3600 * 24, str(self.folder / "map.txt"))
+            for line in file.read_text().splitlines():
+                name, digest, run = json.loads(line)
+                if digests.get(name) == digest:
+                    self.tests[name] = TestRun(**run)
+        failing = [name for name, run in self.tests.items() if not run.passes]
+        print(f"{len(self.tests)} of {len(self.items)} tests; left out, for they fail without a mutant: {failing}")
+        self.reaching: dict[str, list[str]] = {}
+        for name, run in self.tests.items():
+            for block in run.blocks if run.passes else ():
+                self.reaching.setdefault(block, []).append(name)
 
-    output = file.with_suffix(".txt")
-    in_fork(work, 24 * 3600, str(output))
-    if not file.exists():
-        raise SystemExit(output.read_text()[-2000:])
-    return {name: TestRun(**run) for name, run in json.loads(file.read_text()).items()}
+    def outcome(self, number: int, mutant: Mutant) -> tuple[str, int]:
+        """What becomes of a mutant, and how many tests it met at most."""
+        reaching = self.reaching.get(mutant.block, [])
+        fresh = not reaching and mutant.block in self.at_import
+        if fresh:  # the code runs as the package is loaded: a new process for its family's tests
+            reaching = [name for name, run in self.tests.items() if run.passes and is_own(name, mutant)]
+        if not reaching:
+            return "not reached", 0
+        chosen, whole = [], 0.0
+        for took, name in sorted((self.tests[name].seconds, name) for name in reaching):
+            if not chosen or whole + took <= LONGEST:
+                chosen.append(name)
+                whole += took
+        files = Counter(name.partition("::")[0] for name in chosen)
+        speed: dict[str, float] = dict.fromkeys(files, 0.0)
+        for name in chosen:
+            speed[name.partition("::")[0]] += self.tests[name].seconds / files[name.partition("::")[0]]
 
+        def order(name: str) -> tuple[bool, float, str, float]:
+            file = name.partition("::")[0]
+            return not is_own(name, mutant), speed[file], file, self.tests[name].seconds
 
-def is_killed(number: int, tests: list[str], seconds: float) -> bool:
-    """Whether a test notices the mutant."""
+        items = [self.items[name] for name in sorted(chosen, key=order)]
 
-    def work() -> int:
-        sys.modules["builtins"].active_mutant = number  # type: ignore[attr-defined]
+        def work() -> int:
+            builtins.active_mutant = number  # type: ignore[attr-defined]
+            self.stop_at_failure = True
+            for item, following in zip(items, [*items[1:], None], strict=True):
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            return 0
+
         os.environ["MUTANT"] = str(number)
-        return int(pytest.main([*PYTEST, "-x", *tests]))
+        limit = 5 * whole + 120
+        status = self.in_process([item.nodeid for item in items], limit) if fresh else self.in_fork(work, limit)
+        os.environ.pop("MUTANT")
+        return {0: "survived", None: "endless"}.get(status, "killed"), len(chosen)
 
-    return in_fork(work, seconds) != 0
+    def in_process(self, names: list[str], seconds: float) -> int | None:
+        command = [sys.executable, "-m", "pytest", *PYTEST, "-x", *names]
+        try:
+            return subprocess.run(command, capture_output=True, timeout=10 * seconds, check=False).returncode
+        except subprocess.TimeoutExpired:
+            return None
+
+    def in_fork(self, work: Callable[[], int], seconds: float, output: str = os.devnull) -> int | None:
+        """The exit status of work done in a fork, which writes what it says to a file; None where it takes longer."""
+        base = mkdtemp(dir=self.folder)
+        child = os.fork()
+        if child == 0:
+            status = 9
+            try:
+                os.setsid()
+                said = os.open(output, os.O_WRONLY | os.O_CREAT)
+                os.dup2(said, 1)
+                os.dup2(said, 2)
+                resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds)))
+                next(iter(self.items.values())).config._tmp_path_factory._basetemp = Path(base)
+                os.environ["TMPDIR"] = base
+                status = work()
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(status)  # nothing of the parent's is cleaned up here
+        end, late = time.monotonic() + 20 * seconds, True
+        while late and time.monotonic() < end:
+            done, status = os.waitpid(child, os.WNOHANG)
+            late = not done
+            time.sleep(0.01)
+        with suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)  # with whatever it started
+        if late:
+            os.waitpid(child, 0)
+        shutil.rmtree(base, ignore_errors=True)
+        signalled = late or (os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGKILL, signal.SIGXCPU))
+        return None if signalled else os.waitstatus_to_exitcode(status)
+
+
+def is_own(test: str, mutant: Mutant) -> bool:
+    """Whether a test is of the mutant's own family: its folder, or the test file of its name."""
+    file = test.partition("::")[0].removeprefix("tests/")
+    stem = Path(mutant.path).stem
+    return file.startswith((f"{mutant.package}/", f"test_{stem}", f"conformance/test_{mutant.package}"))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="make mutate", description=__doc__)
     parser.add_argument("--minutes", type=float, default=60, help="no mutant is begun after so many")
-    parser.add_argument("--count", type=int, default=175)
+    parser.add_argument("--each", type=int, default=24, help="mutants of every package")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=1, help="mutants tried at once")
     parser.add_argument("--packages", nargs="*", default=[], help="only these")
     parser.add_argument("--tests", nargs="*", default=["tests"], help="only these tests")
+    parser.add_argument("--map", type=Path, help="a file that keeps what the tests reach from one run to the next")
+    parser.add_argument("--only", type=Path, help="only the mutants that a JSON file of this tool names")
+    parser.add_argument("--out", type=Path, default=RESULTS)
     args = parser.parse_args()
-    began, draws = time.monotonic(), random.Random(args.seed)
     head = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
     commit = head.stdout.strip()  # of what is copied now, whatever comes meanwhile
-    mutants, known = drawn(args.count, draws, args.packages)
-    outcomes: list[tuple[Mutant, str]] = []
+    mutants, known = drawn(args.each, args.seed, args.packages)
+    if args.only:
+        wanted = {tuple(change) for change in json.loads(args.only.read_text())}
+        mutants = [mutant for mutant in mutants if mutant.change in wanted]
+    out, kept = args.out.resolve(), args.map.resolve() if args.map else None
     with TemporaryDirectory() as folder:
-        copy = copy_with_switches(Path(folder), mutants)
-        os.environ |= {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(copy)}
+        place = Path(folder).resolve()
+        skipped = shutil.ignore_patterns(".git", ".venv", "runs", "build", "__pycache__", ".*_cache", ".hypothesis")
+        shutil.copytree(ROOT, place / "copy", ignore=skipped)
+        (place / "mutants.json").write_text(json.dumps([asdict(mutant) for mutant in mutants]))
+        (place / "started").mkdir()
+        (place / "started" / "sitecustomize.py").write_text(STARTED)
+        paths = f"{place / 'copy'}{os.pathsep}{place / 'started'}"
+        os.environ |= {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+        os.environ |= {"PYTHONPATH": paths, "MUTATION": str(place)}
         sys.dont_write_bytecode = True
-        os.chdir(copy)
-        sys.path.insert(0, str(copy))
-        exec(SWITCH, {})
-        for name in HEAVY:
-            import_module(name)
-        for path in sorted((copy / "confide").rglob("*.py")):
-            with suppress(ImportError, SystemExit):  # optional packages
-                import_module(".".join(path.relative_to(copy).with_suffix("").parts).removesuffix(".__init__"))
-        tests = runs_of(args.tests, Path(folder) / "reached.json")
-        failing = sum(not run.passes for run in tests.values())
-        print(f"{len(tests)} tests, {failing} of them fail without a mutant and are left out", flush=True)
-        for number, mutant in enumerate(mutants):
-            if time.monotonic() - began > 60 * args.minutes:
-                break
-            reaching = ((run.seconds, name) for name, run in tests.items() if run.passes and number in run.reached)
-            chosen, whole = [], 0.0
-            for took, test in sorted(reaching):
-                if not chosen or whole + took <= LONGEST:
-                    chosen.append(test)
-                    whole += took
-            outcome = "not reached"
-            if chosen:
-                outcome = "killed" if is_killed(number, chosen, 5 * whole + 20) else "survived"
-            outcomes.append((mutant, outcome))
-            print(f"{outcome} {mutant.path}:{mutant.line} {mutant.after!r} ({len(chosen)} tests)", flush=True)
-    RESULTS.write_text(page(outcomes, args, known, commit), encoding="utf-8")
+        os.chdir(place / "copy")
+        sys.path.insert(0, str(place / "copy"))
+        install(str(place))
+        import pytest
+
+        runs = Runs(place, mutants, args.minutes, args.workers, kept)
+        pytest.main([*PYTEST, *args.tests], plugins=[runs])
+    alive = [mutant.change for mutant, outcome in runs.outcomes if outcome in ("survived", "not reached")]
+    out.with_suffix(".json").write_text(json.dumps(alive)) if out != RESULTS else None
+    out.write_text(page(runs.outcomes, args, known, commit), encoding="utf-8")
 
 
-def page(outcomes: list[tuple[Mutant, str]], args: argparse.Namespace, known: int, commit: str) -> str:
+def page(outcomes: list[tuple[Mutant, str]], args: argparse.Namespace, known: Counter[str], commit: str) -> str:
     """The results: killed by package, and every survivor."""
     used = sum(resource.getrusage(who).ru_utime for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     packages = sorted({mutant.package for mutant, _ in outcomes})
     rows = [(package, [outcome for mutant, outcome in outcomes if mutant.package == package]) for package in packages]
-    rows = [*rows, ("**all**", [outcome for _, outcome in outcomes])]
+    shares = {package: sum(o in ("killed", "endless") for o in all_) / len(all_) for package, all_ in rows}
+    whole = sum(shares[package] * known[package] for package in packages) / sum(known[p] for p in packages)
+    killed = sum(outcome in ("killed", "endless") for _, outcome in outcomes)
     lines = [
         "# Mutation",
         "",
-        f"{rows[-1][1].count('killed')} of {len(outcomes)} random mutants killed, drawn from {known:,} places inside "
-        f"functions, at least {LEAST} of every package. Each met the fast",
-        f"tests that reach it, at most {LONGEST:g} s of them; one that no fast test reaches counts as not killed.",
+        f"**{killed} of {len(outcomes)} random mutants killed ({100 * killed / len(outcomes):.1f} %)**, "
+        f"{args.each} of every package and {3 * args.each} of the files beside the packages, where they have so many;",
+        f"every package weighted by its {sum(known.values()):,} places: {100 * whole:.1f} %. Each mutant met the fast "
+        f"tests that reach its block, at most {LONGEST:g} CPU-seconds of them;",
+        "one that no fast test reaches counts as not killed. What changes speed, looks or words alone is not tried; "
+        f"{len(equivalent_mutants())} mutants",
+        "that change nothing are listed with their reasons in `tools/equivalent_mutants.json` and not drawn.",
+        *(
+            ["", "**A lower bound: only the tests of the command were tried.** All fast tests together kill more."]
+            if args.tests != ["tests"]
+            else []
+        ),
         "",
-        f"`python tools/mutate.py --count {args.count} --seed {args.seed}"
+        f"`python tools/mutate.py --each {args.each} --seed {args.seed}"
         f"{' --packages ' + ' '.join(args.packages) if args.packages else ''}"
         f"{' --tests ' + ' '.join(args.tests) if args.tests != ['tests'] else ''}`, "
         f"commit {commit}, {platform.machine()}, {os.cpu_count()} cores, {used / 60:.0f} CPU-minutes.",
         "",
-        "| package | mutants | killed | survived | not reached |",
-        "|---|---|---|---|---|",
+        "| package | places | mutants | killed | of these by time | survived | not reached |",
+        "|---|---|---|---|---|---|---|",
         *(
-            f"| {package} | {len(all_)} | {100 * all_.count('killed') / len(all_):.0f} % | {all_.count('survived')} "
-            f"| {all_.count('not reached')} |"
+            f"| {package} | {known[package]:,} | {len(all_)} | {100 * shares[package]:.0f} % "
+            f"| {all_.count('endless')} | {all_.count('survived')} | {all_.count('not reached')} |"
             for package, all_ in rows
-            if all_
         ),
         "",
         "## Survivors",
@@ -342,7 +592,7 @@ def page(outcomes: list[tuple[Mutant, str]], args: argparse.Namespace, known: in
         *(
             f"- {outcome}: `{m.path}:{m.line}` `{_short(m.before)}` → `{_short(m.after)}`"
             for m, outcome in sorted(outcomes, key=lambda pair: (pair[0].path, pair[0].line))
-            if outcome != "killed"
+            if outcome not in ("killed", "endless")
         ),
     ]
     return "\n".join(lines) + "\n"

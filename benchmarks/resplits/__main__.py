@@ -1,11 +1,10 @@
-"""`python -m benchmarks.resplits VERB`: pack, train, collect, judge, travelling.
+"""`python -m benchmarks.resplits VERB`: pack, train, ship, collect, judge, travelling.
 
-On a machine with a GPU that takes some 30 MB at a time, CARRY holding two more pictures in every call:
+On a machine with a GPU that takes some 40 MB at a time, CARRY comes in pieces and results go back in archives:
 
     python -m benchmarks.resplits pack cifar-10-batches-bin CARRY
-    ls STATE > CARRY/done.txt
-    python -m benchmarks.resplits train --cifar CARRY --packages CARRY --done CARRY/done.txt --state work \\
-        --out "$OUT" --corrupted --time-limit 520 --epochs 16
+    python -m benchmarks.resplits train --cifar CARRY --packages CARRY --state work --corrupted --time-limit 520
+    python -m benchmarks.resplits ship work OUT --done names-of-what-came-back.txt
     python -m benchmarks.resplits collect OUT STATE
     python -m benchmarks.resplits judge STATE
     python -m benchmarks.resplits travelling STATE
@@ -31,6 +30,10 @@ def main() -> None:
         for name in names:
             own.add_argument(name, type=Path)
     trainings.configure(verbs.add_parser("train"))
+    own = verbs.add_parser("ship")
+    for name in ("state", "out"):
+        own.add_argument(name, type=Path)
+    own.add_argument("--done", type=Path, help="file with the names of files that came back before")
     for verb in ("judge", "travelling"):
         own = verbs.add_parser(verb)
         own.add_argument("state", type=Path)
@@ -40,6 +43,9 @@ def main() -> None:
         carry.pack(args.source, args.target)
     elif args.verb == "collect":
         print(f"{carry.collect(args.folder, args.state)} files")
+    elif args.verb == "ship":
+        done = frozenset(args.done.read_text(encoding="utf-8").split()) if args.done else frozenset()
+        print(f"{carry.ship(args.state, args.out, done)} files wait")
     elif args.verb == "train":
         trainings.run(args)
     else:

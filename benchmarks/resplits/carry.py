@@ -1,12 +1,12 @@
 """What travels to a machine with a GPU and back: CIFAR-10 in six lossless pictures, results in a few archives.
 
-A machine that takes little at a time gets the pictures in several calls; what is made there is added to archives as it
-comes, so that a call that is stopped has given back all it finished.
+A machine that takes little at a time gets the pictures in several calls, and what is made there comes back in several.
 """
 
 from __future__ import annotations
 
 import contextlib
+import shutil
 import tarfile
 from pathlib import Path
 
@@ -17,9 +17,13 @@ from confide import files
 from confide.checks import InputError
 
 BATCHES = (*(f"data_batch_{k}" for k in range(1, 6)), "test_batch")
+CLASSES = "batches.meta.txt"
+"""The file of the classes' names."""
 BATCH, ACROSS, SIDE = 10_000, 100, 32
-LARGEST = 14 << 20
-"""Bytes after which a new archive is begun."""
+LARGEST, MOST_ARCHIVES = 14 << 20, 4
+"""Bytes of an archive and archives of a call: what a machine gives back at once."""
+KINDS = ("view", "logistic", "cell", "corrupted", "shifted_logistic")
+"""What the names of results begin with, in order of value."""
 
 
 def pack(source: Path, target: Path) -> None:
@@ -34,6 +38,7 @@ def pack(source: Path, target: Path) -> None:
         with files.atomic(target / f"{name}.webp") as temporary:
             picture.save(temporary, "webp", lossless=True, quality=50)
     np.save(target / "labels.npy", np.concatenate(labels))
+    shutil.copyfile(source / CLASSES, target / CLASSES)
 
 
 def unpack(source: Path, target: Path) -> Path:
@@ -43,6 +48,7 @@ def unpack(source: Path, target: Path) -> Path:
         raise InputError(f"{source} must hold {', '.join(f'{name}.webp' for name in missing)}; carry them over first")
     folder = target / "cifar-10-batches-bin"
     folder.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source / CLASSES, folder / CLASSES)
     labels = np.load(source / "labels.npy").reshape(len(BATCHES), BATCH)
     for name, own in zip(BATCHES, labels, strict=True):
         if not (folder / f"{name}.bin").exists():
@@ -53,14 +59,26 @@ def unpack(source: Path, target: Path) -> Path:
     return folder
 
 
-def add_result(path: Path, folder: Path, maker: str) -> None:
-    """Add a file to the newest archive of a process, which alone writes to it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    archives = sorted(folder.glob(f"results-{maker}-*.tar"))
-    full = not archives or archives[-1].stat().st_size + path.stat().st_size > LARGEST
-    archive = folder / f"results-{maker}-{len(archives) if full else len(archives) - 1}.tar"
-    with tarfile.open(archive, "a") as tar:
-        tar.add(path, path.name)
+def ship(state: Path, out: Path, done: frozenset[str] = frozenset()) -> int:
+    """Put what was made and is not `done` into archives, as many as may go back at once; returns how many files wait.
+
+    What is still being written has another name until it is whole.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    paths = [path for kind in KINDS for path in sorted(state.glob(f"{kind}-*.npz")) if path.name not in done]
+    archives: list[list[Path]] = []
+    size = LARGEST
+    for number, path in enumerate(paths):
+        if size + path.stat().st_size > LARGEST:
+            if len(archives) == MOST_ARCHIVES:
+                return len(paths) - number
+            archives.append([])
+            size = 0
+        archives[-1].append(path)
+        size += path.stat().st_size
+        with tarfile.open(out / f"results-{len(archives) - 1}.tar", "a") as tar:
+            tar.add(path, path.name)
+    return 0
 
 
 def collect(folder: Path, state: Path) -> int:

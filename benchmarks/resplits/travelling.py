@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.findings.cells import markdown
+from benchmarks.lib import titles
 from benchmarks.lib.cells import numbers
 from benchmarks.resplits.judge import PLAIN, Seed
 from benchmarks.resplits.splits import SEEDS
@@ -89,17 +90,20 @@ def judge(folder: Path, seed: int, epochs: int = 16) -> list[dict[str, Any]]:
 def page(rows: list[dict[str, Any]]) -> str:
     """Means over the seeds by category and mode."""
 
-    def spread_text(some: list[dict[str, Any]], word: str, scale: float, digits: int) -> str:
-        before, after = np.mean([row[word] for row in some], axis=0) * scale
+    def spread_text(some: list[dict[str, Any]], column: str, word: str, digits: int) -> str:
+        before, after = (titles.scaled(word, float(v)) for v in np.mean([row[column] for row in some], axis=0))
         return f"{before:.{digits}f} → {after:.{digits}f}"
 
-    columns = (("ece_mass", 100, 2), ("nll", 1, 3), ("clean", 100, 2), ("other class shares", 100, 2))
+    error, loss = titles.heading("ece_mass"), titles.heading("nll")
+    columns = [("ece_mass", "ece_mass", 2), ("nll", "nll", 3), ("clean", "ece_mass", 2)]
+    columns.append(("other class shares", "ece_mass", 2))
     lines = []
     for mode in MODES:
         for left in (*CATEGORIES, "all"):
             some = [row for row in rows if row["mode"] == mode and left in ("all", row["left out"])]
             lines.append([mode, left, *(spread_text(some, *how) for how in columns)])
-    head = ["mode", "unseen category", "ECE % there", "NLL there", "ECE % clean", "ECE % other class shares"]
+    wheres = (f"{error} there", f"{loss} there", f"{error} clean", f"{error} other class shares")
+    head = ["mode", "unseen category", *wheres]
     seeds = len({row["seed"] for row in rows})
     own = [row for row in rows if row["mode"] == "batch"]
     unseen = 100 * float(np.mean([row["ece_mass"][1] for row in own]))
@@ -113,9 +117,9 @@ alike. Written by `python -m benchmarks.resplits travelling`.
 {markdown(head, lines)}
 
 Asked: unseen ECE at most 6.5 % ({_met(unseen <= 6.5)}: {unseen:.2f}), clean ECE at most 0.1 points above
-({_met(clean <= 0.1)}: {clean:+.2f}), both of `batch`. Where it fails: noise, when no noise was fitted on;
-other shares of the classes, which it still takes for a little hardness; clean images (`sample`). A `batch` below 200
-images keeps the clean temperature.
+({_met(clean <= 0.1)}: {clean:+.2f}), both of `batch`. Where it fails: noise, when no noise was fitted on; clean images
+(`sample`). A `batch` below 200 images, or one that moves no further than clean images of other class shares do on
+average, keeps the clean temperature; twice as far as that cost 0.2 points on unseen corruptions of validation images.
 
 The statistics were chosen by the error of the estimated accuracy on validation cells of categories left out (some
 twenty sets; with the collapse of classes 4.9 points, without 5.9). Figures on test cells were in sight, so that these

@@ -2,31 +2,42 @@
 
 Floor: one read of the logits, one softmax into a ready buffer, one sort. Evaluation: `metrics="core"`, values alone and
 as it is by default, with intervals; both also gather all curves and class means. Peers: for each metric the quickest of
-the packages that are installed (the `bench` extra), added up with one softmax.
+the packages that are installed (the `bench` extra), added up with one softmax. Cold: a whole process.
 
-    python -m benchmarks.speed.metrics                       # floor, evaluation, memory
-    python -m benchmarks.speed.metrics --metrics all         # every metric
-    python -m benchmarks.speed.metrics --peers               # and the peers
+    python -m benchmarks.speed.metrics --out benchmarks/results/metrics.md      # the page; --rounds, --sizes
     python -m benchmarks.speed.metrics --stream              # 10 million x 100 from an iterator: time and peak memory
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
+import math
+import os
+import platform
 import resource
 import statistics
+import sys
 import time
 import tracemalloc
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import date
+from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
 import confide
+from benchmarks.coverage import commit_here
+from benchmarks.speed import start
 
+MOST_FOR_ALL = 1_000_000
+"""Logits up to which every metric is timed too."""
 SIZES = ((50_000, 1000), (1_000_000, 100), (1_000_000, 10), (10_000, 20_000), (10_000, 10))
 
 
@@ -78,6 +89,7 @@ def peers(logits: torch.Tensor, labels: torch.Tensor) -> dict[str, dict[str, Cal
     _scikit_learn(peers, right, {"msp": sure, "entropy": -entropy})
     _uncertainty_calibration(peers, table, truth, sure, right)
     _netcal(peers, table, truth)
+    _probmetrics(peers, logits, labels)
     return peers
 
 
@@ -131,6 +143,17 @@ def _netcal(peers: dict[str, Any], table: np.ndarray, truth: np.ndarray) -> None
     ]
 
 
+def _probmetrics(peers: dict[str, Any], logits: torch.Tensor, labels: torch.Tensor) -> None:
+    try:
+        from probmetrics.metrics import Metrics
+    except ImportError:
+        return
+    names = {"accuracy": "accuracy", "nll": "logloss", "brier": "brier", "ece": "ece-15"}
+    for word, name in names.items():
+        metrics = Metrics.from_names([name])
+        peers.setdefault(word, {})["probmetrics"] = lambda m=metrics: m.compute_all_from_labels_logits(labels, logits)
+
+
 def evaluated(logits: torch.Tensor, labels: torch.Tensor, metrics: str = "core", intervals: bool = False) -> None:
     confide.evaluate(confide.Predictions(logits, labels), metrics, intervals)
 
@@ -145,46 +168,124 @@ def extra_memory(logits: torch.Tensor, labels: torch.Tensor, metrics: str, inter
     return peak / 1e6
 
 
-def compare(n: int, classes: int, rounds: int, with_peers: bool, metrics: str) -> None:
+@dataclass(frozen=True)
+class Compared:
+    """One size: CPU milliseconds, ratios within rounds, memory, and the peers' times as multiples of the floor."""
+
+    size: str
+    floor: float
+    values: float
+    default: float
+    every: float
+    every_default: float
+    memory: tuple[float, float]
+    peers: dict[str, dict[str, float]]
+
+    @property
+    def stitched(self) -> float:
+        """The quickest package of each metric, added up, in milliseconds."""
+        return self.floor * sum(min(packages.values()) for packages in self.peers.values())
+
+
+def compare(n: int, classes: int, rounds: int, with_peers: bool) -> Compared:
     logits, labels = simulated(n, classes)
     floor = floor_of(logits)
-    evaluated(logits, labels, metrics, intervals=True)
-    floors, ratios, defaults = [], [], []
-    for _ in range(rounds):
-        base = seconds(floor)
-        floors.append(base)
-        alone = seconds(lambda: evaluated(logits, labels, metrics))
-        ratios.append(alone / base)
-        defaults.append(seconds(lambda: evaluated(logits, labels, metrics, intervals=True)) / alone)
-    print(f"\n{n:,} x {classes}: floor {1e3 * statistics.median(floors):.1f} ms")
-    for words, numbers, intervals in (
-        (f"{statistics.median(ratios):6.2f} x floor (best {min(ratios):.2f})", "values only", False),
-        (f"{statistics.median(defaults):6.2f} x values only (best {min(defaults):.2f})", "default", True),
-    ):
-        memory = extra_memory(logits, labels, metrics, intervals)
-        print(f"  confide.evaluate, {numbers:12} {words}, {memory:.0f} MB beyond the logits")
-    if with_peers:
-        stitched(logits, labels, statistics.median(ratios), floor)
+    cases: dict[str, Callable[[], object]] = {
+        "floor": floor,
+        "values": lambda: evaluated(logits, labels),
+        "default": lambda: evaluated(logits, labels, intervals=True),
+    }
+    if n * classes <= MOST_FOR_ALL:
+        cases["every"] = lambda: evaluated(logits, labels, "all")
+        cases["every_default"] = lambda: evaluated(logits, labels, "all", intervals=True)
+    for work in cases.values():
+        work()
+    # Round by round, so that other work on the machine slows all of them alike.
+    times = [{name: seconds(work) for name, work in cases.items()} for _ in range(rounds)]
+    floors = 1e3 * statistics.median(t["floor"] for t in times)
+    in_floors = {name: statistics.median(t[name] / t["floor"] for t in times) for name in cases}
+    alone, whole = (extra_memory(logits, labels, "core", intervals) for intervals in (False, True))
+    row = Compared(
+        f"{n:,} x {classes:,}",
+        floors,
+        floors * in_floors["values"],
+        floors * in_floors["default"],
+        floors * in_floors.get("every", math.nan),
+        floors * in_floors.get("every_default", math.nan),
+        (alone, whole),
+        peers_in_floors(logits, labels, floor) if with_peers else {},
+    )
+    print(row, flush=True)
+    return row
 
 
-def stitched(logits: torch.Tensor, labels: torch.Tensor, own: float, floor: Callable[[], None]) -> None:
-    """The quickest package for each metric, added up."""
-    total = 0.0
+def peers_in_floors(
+    logits: torch.Tensor, labels: torch.Tensor, floor: Callable[[], None]
+) -> dict[str, dict[str, float]]:
+    """Metric -> package -> its time in floors; a package that breaks on this input is left out, and said so."""
+    found: dict[str, dict[str, float]] = {}
     for metric, calls in peers(logits, labels).items():
-        by_package = {}
         for package, call in calls.items():
             try:
-                by_package[package] = seconds(call) / seconds(floor)
-            except Exception as error:  # a peer that breaks on this input is left out, and said so
-                print(f"    {metric} by {package}: {type(error).__name__}: {error}")
-        if by_package:
-            best = min(by_package, key=by_package.__getitem__)
-            total += by_package[best]
-            print(
-                f"    {metric:20} {by_package[best]:8.2f} x floor by {best}"
-                + "".join(f", {v:.2f} by {k}" for k, v in by_package.items() if k != best)
-            )
-    print(f"  peers, best of each  {total:8.1f} x floor = {total / own:.1f} x confide")
+                found.setdefault(metric, {})[package] = seconds(call) / seconds(floor)
+            except Exception as error:
+                print(f"{metric} by {package}: {type(error).__name__}: {error}", file=sys.stderr)
+    return found
+
+
+PACKAGES = ("torch", "numpy", "torchmetrics", "netcal", "scikit-learn", "probmetrics", "uncertainty-calibration")
+
+
+def versions() -> str:
+    shown = []
+    for name in PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            shown.append(f"{name} {metadata.version(name)}")
+    return ", ".join(shown)
+
+
+def page(rows: list[Compared], cold: list[str], rounds: int, commit: str) -> str:
+    """The results as Markdown."""
+    known = [row for row in rows if row.peers]
+    lines = [
+        "# Metrics: what an evaluation costs",
+        "",
+        "Coverage of the intervals and level of the calibration test: [coverage.md](coverage.md).",
+        "",
+        "## Warm: values alone, the default with intervals, and peers",
+        "",
+        f"`python -m benchmarks.speed.metrics`, {date.today()}, commit {commit}, {platform.machine()}, load "
+        f"{os.getloadavg()[0]:.0f} on {os.cpu_count()} cores, one thread, CPU time, medians of {rounds} rounds in "
+        f"turn. {versions()}. Floor: one read of the logits, one softmax, one sort. Default: "
+        "`confide.evaluate(predictions)` with intervals, chance levels, curves and groups. Peers: the quickest package "
+        "for each of the "
+        f"{len(known[0].peers) if known else 0} metrics that some package has, added up with one softmax, without any "
+        "interval.",
+        "",
+        "| size | floor, ms | values alone | default | default / values | memory beside the logits, MB | peers | "
+        "peers / values | peers / default |",
+        "|" + "---|" * 9,
+    ]
+    for row in rows:
+        other = [f"{row.stitched:,.0f} ms", f"{row.stitched / row.values:.1f}", f"{row.stitched / row.default:.1f}"]
+        memory = f"{row.memory[0]:.0f}; default {row.memory[1]:.0f}"
+        cells = [row.size, f"{row.floor:.1f}", f"{row.values:.1f} ms", f"{row.default:.1f} ms"]
+        cells += [f"{row.default / row.values:.1f}", memory, *(other if row.peers else ["–"] * 3)]
+        lines.append("| " + " | ".join(cells) + " |")
+    lines += ["", 'Every metric (`metrics="all"`):', ""]
+    lines += ["| size | values alone | with intervals | ratio |", "|---|---|---|---|"]
+    lines += [
+        f"| {r.size} | {r.every:.0f} ms | {r.every_default:.0f} ms | {r.every_default / r.every:.1f} |"
+        for r in rows
+        if math.isfinite(r.every)
+    ]
+    lines += ["", "## Cold: a whole process", "", *cold]
+    for row in known:
+        lines += ["", f"## Peers at {row.size}, as multiples of the floor", "", "| metric | by package |", "|---|---|"]
+        for metric, packages in row.peers.items():
+            ranked = sorted(packages.items(), key=lambda item: item[1])
+            lines.append(f"| {metric} | " + ", ".join(f"{name} {value:.2f}" for name, value in ranked) + " |")
+    return "\n".join(lines) + "\n"
 
 
 def shards(count: int, rows: int, classes: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
@@ -205,18 +306,25 @@ def streamed(count: int = 100, rows: int = 100_000, classes: int = 100) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--peers", action="store_true", help="also time the packages of the bench extra")
-    parser.add_argument("--metrics", default="core", choices=("core", "all"))
+    parser.add_argument("--out", type=Path, help="write the page there")
+    parser.add_argument("--sizes", nargs="+", default=[f"{n}x{c}" for n, c in SIZES], help="as 50000x1000")
+    parser.add_argument("--no-peers", nargs="*", default=["1000000x10", "10000x20000"], help="sizes without peers")
     parser.add_argument("--stream", action="store_true", help="ten million rows from an iterator, nothing else")
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     if args.stream:
         streamed()
         return
-    for n, classes in SIZES:
-        compare(n, classes, args.rounds, args.peers, args.metrics)
+    rows = []
+    for size in args.sizes:
+        n, classes = (int(number) for number in size.split("x"))
+        rows.append(compare(n, classes, args.rounds, size not in args.no_peers))
+    text = page(rows, start.table(args.rounds), args.rounds, commit_here())
+    print(text)
+    if args.out:
+        args.out.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

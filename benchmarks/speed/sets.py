@@ -171,7 +171,8 @@ def against_mapie(val: confide.Predictions, test: confide.Predictions, repeats: 
             repeats,
         )
         classifier, peer = theirs()
-        fitted_on, options = np.arange(len(labels)), {}
+        fitted_on = np.arange(len(labels))
+        options: dict[str, Any] = {}
         if word == "raps":
             # MAPIE chooses both options on a stratified part of its own: ours are given its choice and its other rows.
             # From the second class behind k_reg on it draws the last class with p less the penalty in front; the

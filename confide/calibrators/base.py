@@ -24,7 +24,7 @@ from confide.files.fitted import FittedState, save_fitted
 from confide.predictions import Predictions
 from confide.records import FeatureSource
 from confide.registry import OptionSpec, Registry
-from confide.types import Logits, PerSample
+from confide.types import Logits, Options, PerSample
 
 # The registry, and what a method says of itself.
 
@@ -53,7 +53,7 @@ class CalibratorSpec(OptionSpec):
     finds_nan: bool = False
     wants: Literal["nothing", "features", "opinions"] = "nothing"
     whole: bool = False
-    settled: Callable[[Values, int], Mapping[str, Any]] | None = None
+    settled: Callable[[Values, int], Options] | None = None
 
 
 CALIBRATORS = Registry("calibrator", CalibratorSpec)
@@ -104,7 +104,7 @@ class Calibrator:
     values: Mapping[str, Tensor]
     num_classes: int
     n: int = 0
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Options = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     feature_dim: int | None = None
     opinions: tuple[str, ...] = ()
@@ -244,7 +244,7 @@ def log_sums(logits: Logits) -> Tensor:
     return map_rows(logits, lambda block: torch.logsumexp(block, dim=1))
 
 
-def keeps_argmax(word: str, options: Mapping[str, Any]) -> bool:
+def keeps_argmax(word: str, options: Options) -> bool:
     """Whether the method, with these options, never changes the predicted class."""
     method = CALIBRATORS.get(word)
     if isinstance(method.spec.keeps_argmax, bool):

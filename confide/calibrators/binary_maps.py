@@ -27,9 +27,8 @@ from confide.calibrators.probability_maps import (
 )
 from confide.facts import SMALLEST_PROBABILITY
 from confide.numerics.logistic import fit_logistic
-from confide.types import Floats, Labels, Logits, Probs
+from confide.types import Flags, Floats, Labels, Logits, Probs
 
-Hits = NDArray[np.bool_]
 Tables = dict[str, Floats]
 
 
@@ -37,14 +36,14 @@ Tables = dict[str, Floats]
 class BinaryMap:
     """A map of one number: `fit(scores, hits, weights) -> tables`, `apply(tensors, scores) -> probabilities`."""
 
-    fit: Callable[[Floats, Hits, Floats | None], Tables]
+    fit: Callable[[Floats, Flags, Floats | None], Tables]
     apply: Callable[[Values, Probs], Probs]
 
 
 # Platt: sigmoid(a u + b) of the log odds u, with targets that keep the fit finite.
 
 
-def platt_line(scores: Floats, hits: Hits, weights: Floats | None = None) -> Tables:
+def platt_line(scores: Floats, hits: Flags, weights: Floats | None = None) -> Tables:
     """Slope and shift of the log odds by logistic regression with Platt's targets."""
     odds = np.log(_inside(scores)) - np.log1p(-_inside(scores))
     fitted = fit_logistic(odds[:, None], hits, penalty=0.0, weights=weights)
@@ -69,7 +68,7 @@ def finite_logit(probs: Probs) -> Tensor:
 # Centred isotonic regression: every step of the isotonic one becomes a point at its centre, joined by lines.
 
 
-def centred_nodes(scores: Floats, hits: Hits, weights: Floats | None = None) -> Tables:
+def centred_nodes(scores: Floats, hits: Flags, weights: Floats | None = None) -> Tables:
     """Mean score and level of every step."""
     points, counts, right = outcomes_by_score(scores, hits, weights)
     fitted = isotonic_regression(right / counts, weights=counts)
@@ -80,7 +79,7 @@ def centred_nodes(scores: Floats, hits: Hits, weights: Floats | None = None) -> 
     return {"nodes": nodes, "levels": np.asarray(fitted.x)[starts]}
 
 
-def outcomes_by_score(scores: Floats, hits: Hits, weights: Floats | None) -> tuple[Floats, Floats, Floats]:
+def outcomes_by_score(scores: Floats, hits: Flags, weights: Floats | None) -> tuple[Floats, Floats, Floats]:
     """The different scores, how many samples have each, and how many of these are hits; by weight."""
     points, place = np.unique(scores, return_inverse=True)
     right = hits if weights is None else hits * weights
@@ -88,7 +87,7 @@ def outcomes_by_score(scores: Floats, hits: Hits, weights: Floats | None) -> tup
     return points, counts, hit_counts
 
 
-def step_nodes(scores: Floats, hits: Hits, weights: Floats | None = None) -> Tables:
+def step_nodes(scores: Floats, hits: Flags, weights: Floats | None = None) -> Tables:
     """Nodes of plain isotonic regression."""
     nodes, levels = isotonic_map(scores, hits, weights) if hits.any() else (scores[:1], np.zeros(1))
     return {"nodes": nodes, "levels": levels}
@@ -133,7 +132,7 @@ class _Steps:
         return cls(np.array(top), np.array(weight), np.array(total), np.array(before, dtype=np.int64))
 
 
-def venn_abers_table(scores: Floats, hits: Hits, weights: Floats | None = None) -> Tables:
+def venn_abers_table(scores: Floats, hits: Flags, weights: Floats | None = None) -> Tables:
     """The probability at every place a new score can take: between two known ones (even) or on one (odd).
 
     The new point weighs 1, as much as the known ones do on average.
@@ -174,7 +173,7 @@ def _merged(
             return np.asarray(hits / weight)
 
 
-def rounded_table(scores: Floats, hits: Hits, weights: Floats | None = None) -> Tables:
+def rounded_table(scores: Floats, hits: Flags, weights: Floats | None = None) -> Tables:
     """The table of scores in single precision: equal ones must stay equal, however they were computed."""
     return venn_abers_table(scores.astype(np.float32).astype(np.float64), hits, weights)
 

@@ -35,7 +35,7 @@ from confide.facts import SMALLEST_PROBABILITY
 from confide.files.fitted import FittedState
 from confide.numerics.logistic import logistic_regressions, platt_targets
 from confide.predictions import Predictions
-from confide.types import Flags, Floats, Logits
+from confide.types import Flags, Floats, Logits, Options
 
 # A confidence as two classes, and back.
 
@@ -235,7 +235,7 @@ class ConfidenceCalibrator(Calibrator):
         return self.inner.state()
 
 
-def fit_map(word: str, predictions: Predictions, options: Mapping[str, Any]) -> TwoClassMap:
+def fit_map(word: str, predictions: Predictions, options: Options) -> TwoClassMap:
     """The map of that word on samples of wrong and right."""
     if word not in MAPS:
         raise InputError(

@@ -47,7 +47,7 @@ from confide.progress import Progress
 from confide.records import FeatureSource
 from confide.registry import Method
 from confide.results import LEVEL
-from confide.types import Floats, Logits
+from confide.types import Floats, Indices, Logits, Options
 
 
 def names() -> tuple[str, ...]:
@@ -154,7 +154,7 @@ def counted_samples(predictions: Any, weights: Any, features: Any, prior: Any) -
 def _fit_confidence(
     word: str,
     predictions: Predictions,
-    options: Mapping[str, Any],
+    options: Options,
     by: str | None,
     bands: int | None,
     shrinkage: float | None,
@@ -172,7 +172,7 @@ def _fit_confidence(
 def fit_one(
     method: Method[CalibratorSpec],
     predictions: Predictions,
-    options: Mapping[str, Any],
+    options: Options,
     evidence: Evidence | None = None,
     *,
     noted: bool = True,
@@ -182,7 +182,7 @@ def fit_one(
     Without notes where nobody reads them: in a part of a cross-validation.
     """
     logits, labels = checked_inputs(method.word, predictions)
-    beside: dict[str, Any] = {} if evidence is None else {"evidence": evidence}
+    beside: Options = {} if evidence is None else {"evidence": evidence}
     if (weights := predictions.relative_weights) is not None:
         if "weights" not in signature(method.function).parameters:
             predictions.need_unweighted(f"calibrator '{method.word}'")
@@ -252,7 +252,7 @@ def fit_evidence(
         rows,
         {name: log_posterior(name, other, predictions).cpu() for name, other in opinions.items()},
         None if fitted is None else reference_of(word, fitted, predictions.num_classes),
-        label_folds(predictions, min(SHRINKAGE_FOLDS * share, max(2, len(predictions))), 0),
+        label_folds(predictions, min(SHRINKAGE_FOLDS * share, max(2, len(predictions))), 0, renamed_alike=True),
         predictions.columns[SHIFT].astype(np.str_) if SHIFT in predictions.columns else None,
     )
 
@@ -460,7 +460,7 @@ def choose(
     opinions: Mapping[str, Predictions] | None = None,
     weights: Any = None,
     prior: Any = None,
-    options: Mapping[str, Mapping[str, Any]] | None = None,
+    options: Mapping[str, Options] | None = None,
 ) -> Choice:
     """The calibrator with the best cross-validated score, `none` among them.
 
@@ -621,16 +621,15 @@ def stays_in_order(logits: Logits, order: Tensor) -> NDArray[np.bool_]:
     """Whether each row's classes are still in that order: sorting them anew would take many times as long."""
     falling = logits.gather(1, order.long())
     after, before = falling[:, 1:], falling[:, :-1]
-    kept: Tensor = ((after < before) | ((after == before) & (order[:, 1:] > order[:, :-1]))).all(dim=1)
-    return np.asarray(kept.numpy())
+    same: Tensor = ((after < before) | ((after == before) & (order[:, 1:] > order[:, :-1]))).all(dim=1)
+    return np.asarray(same.numpy())
 
 
-Rows = NDArray[np.int64]
-Refit = Callable[[Rows, Rows], Predictions]
+Refit = Callable[[Indices, Indices], Predictions]
 """(rows to fit on, rows to calibrate) -> the latter, calibrated."""
 
 
-def _refit(word: str, predictions: Predictions, options: Mapping[str, Any], whole: Calibrator | None = None) -> Refit:
+def _refit(word: str, predictions: Predictions, options: Options, whole: Calibrator | None = None) -> Refit:
     """How a method is fitted on some rows and applied to others; what it looks at beside logits is matched once, and
     what it searches for is that of the fit on the whole: one number for thousands of samples.
     """
@@ -644,7 +643,7 @@ def _refit(word: str, predictions: Predictions, options: Mapping[str, Any], whol
     if evidence is None:
         settled = None if whole is None or method.spec.settled is None else partial(method.spec.settled, whole.values)
 
-        def refit_logits(train: Rows, held: Rows) -> Predictions:
+        def refit_logits(train: Indices, held: Indices) -> Predictions:
             settings = method.checked({**({} if settled is None else settled(len(train))), **own})
             return fit_one(method, predictions.take(train), settings, noted=False)(predictions.take(held))
 
@@ -652,7 +651,7 @@ def _refit(word: str, predictions: Predictions, options: Mapping[str, Any], whol
     known = evidence
     settings = method.checked(own)
 
-    def refit(train: Rows, held: Rows) -> Predictions:
+    def refit(train: Indices, held: Indices) -> Predictions:
         calibrator = fit_one(method, predictions.take(train), settings, known.take(train), noted=False)
         part = predictions.take(held)
         return part.with_logits(calibrator.calibrated(part.logits, known.take(held)), real=False)
@@ -671,7 +670,7 @@ def held_out_scores(
 ) -> HeldOutScores:
     """What the calibrator gives to samples that it was not fitted on."""
     fold = label_folds(predictions, folds, seed)
-    parts: list[tuple[Rows, HeldOutScores]] = []
+    parts: list[tuple[Indices, HeldOutScores]] = []
     for k in range(folds):
         rows = np.flatnonzero(fold == k)
         own = None if order is None else order[torch.from_numpy(rows)]

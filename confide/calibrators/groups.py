@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,7 +29,7 @@ from confide.checks import MOST_CLASSES, InputError, check_number, did_you_mean
 from confide.files.fitted import FittedState, need_fields
 from confide.predictions import Predictions
 from confide.records import FeatureSource
-from confide.types import Logits
+from confide.types import JsonObject, Logits, Words
 
 SHRINKAGES = (0.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10000.0, math.inf)
 GROUPED = ("by", "bands", "shrinkage")
@@ -41,7 +41,6 @@ MOST_BANDS = 1000
 MOST_VALUES = 100
 """Numbers of more values than these are no groups: each would have a sample or two."""
 Fit = Callable[[Predictions], Calibrator]
-Names = NDArray[np.str_]
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class Grouping:
     by: str
     edges: tuple[float, ...] | None = None
 
-    def names(self, predictions: Predictions) -> Names:
+    def names(self, predictions: Predictions) -> Words:
         """The group of every sample, as text; a number that is none has the group "nan"."""
         column = column_of(predictions, self.by)
         if self.edges is None:
@@ -239,10 +238,11 @@ def _held_out_losses(fit: Fit, train: Predictions, held: Predictions, by: Groupi
     return losses
 
 
-def label_folds(predictions: Predictions, folds: int, seed: int) -> NDArray[np.int64]:
+def label_folds(predictions: Predictions, folds: int, seed: int, *, renamed_alike: bool = False) -> NDArray[np.int64]:
     """Fold of every sample: drawn from its id and the seed, balanced within labels, or right and wrong.
 
-    Samples that were drawn as one go to one fold.
+    Samples that were drawn as one go to one fold. With `renamed_alike` the numbers of the classes do not matter: they
+    are dealt in the order in which the drawn samples show them.
     """
     if predictions.clusters is not None and predictions.unit is not None:
         units, member = np.unique(predictions.columns[predictions.unit], return_inverse=True)
@@ -250,10 +250,14 @@ def label_folds(predictions: Predictions, folds: int, seed: int) -> NDArray[np.i
         return random.folds(units, unstratified, folds, seed=seed, purpose="calibrator folds")[member.reshape(-1)]
     only_confidence = predictions.outputs.only_confidence
     labels = (predictions.facts.correct if only_confidence else predictions.labels).cpu().numpy()
+    if renamed_alike:
+        drawn = labels[np.argsort(random.order_keys(predictions.ids, seed, "calibrator folds"), kind="stable")]
+        names, first = np.unique(drawn, return_index=True)
+        labels = first[np.searchsorted(names, labels)]
     return random.folds(predictions.ids, labels, folds, seed=seed, purpose="calibrator folds")
 
 
-def _group_notes(predictions: Predictions, by: Grouping, groups: Mapping[str, Any], k: float) -> list[str]:
+def _group_notes(predictions: Predictions, by: Grouping, groups: Iterable[str], k: float) -> list[str]:
     notes = []
     unfitted = sorted(set(by.names(predictions).tolist()) - set(groups))
     if unfitted:
@@ -309,7 +313,7 @@ def _tried(calibrator: Calibrator) -> Calibrator:
 
 
 def _group_calibrator_from_state(state: FittedState) -> GroupCalibrator:
-    def part(record: Mapping[str, Any], prefix: str) -> Calibrator:
+    def part(record: JsonObject, prefix: str) -> Calibrator:
         tensors = {k.split("/", 1)[1]: v for k, v in state.tensors.items() if k.startswith(f"{prefix}/")}
         return calibrator_from_state(FittedState(record, tensors))
 

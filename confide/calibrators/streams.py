@@ -15,7 +15,7 @@ from confide.calibrators.base import Calibrator
 from confide.calibrators.fitting import fit
 from confide.calibrators.temperature_scaling import (
     TOLERANCE,
-    Moments,
+    LossMoments,
     TemperedRows,
     newton_minimum,
     temperature_bounds,
@@ -100,7 +100,7 @@ def mean_moments(parts: Iterable[tuple[int, float, float, float]]) -> tuple[floa
     return value, slope, curvature
 
 
-def with_all_rows(calibrator: Calibrator, drawn: Predictions, total: int, moments: Moments) -> Calibrator:
+def with_all_rows(calibrator: Calibrator, drawn: Predictions, total: int, moments: LossMoments) -> Calibrator:
     """A temperature of some rows, moved to the optimum of all, whose moments are given."""
     low, high = temperature_bounds(TemperedRows(drawn.logits, drawn.labels).spread())
     box = -math.log(high), -math.log(low)
@@ -138,10 +138,10 @@ def sample_stream(
     for number, shard in enumerate(shards):
         total += len(shard)
         draw = generator(seed, purpose, number).random(len(shard))
-        kept = np.flatnonzero(draw <= limit)
-        if len(kept):
-            parts.append(shard.take(kept))
-            draws.append(draw[kept])
+        drawn = np.flatnonzero(draw <= limit)
+        if len(drawn):
+            parts.append(shard.take(drawn))
+            draws.append(draw[drawn])
         if sum(map(len, draws)) > 2 * rows:
             limit = _thin(parts, draws, rows)
     if not parts:
@@ -154,9 +154,9 @@ def sample_stream(
 def _thin(parts: list[Predictions], draws: list[np.ndarray[Any, np.dtype[np.float64]]], rows: int) -> float:
     """Keep the rows with the smallest draws; the largest of these."""
     limit = float(np.partition(np.concatenate(draws), rows - 1)[rows - 1])
-    kept = [np.flatnonzero(draw <= limit) for draw in draws]
-    parts[:] = [part.take(own) for part, own in zip(parts, kept, strict=True) if len(own)]
-    draws[:] = [draw[own] for draw, own in zip(draws, kept, strict=True) if len(own)]
+    drawn = [np.flatnonzero(draw <= limit) for draw in draws]
+    parts[:] = [part.take(own) for part, own in zip(parts, drawn, strict=True) if len(own)]
+    draws[:] = [draw[own] for draw, own in zip(draws, drawn, strict=True) if len(own)]
     return limit
 
 

@@ -9,7 +9,7 @@ alike; nothing of size n x c is ever made.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from confide.calibrators.base import CALIBRATORS, FittedValues, Values
 from confide.checks import InputError, check_choice, check_number
 from confide.numerics.binning import MOST_BINS, calibration_error
 from confide.numerics.blocks import allowed_threads
-from confide.types import Floating, Floats, Labels, Logits
+from confide.types import Floating, Floats, Labels, Logits, Options
 
 # The likelihood of tempered logits, its slope and curvature in one pass over row blocks, and the search on them.
 #
@@ -43,7 +43,7 @@ PART_ELEMENTS = 1 << 22
 TOLERANCE = 1e-8
 CLOSE_IN_LOG_T = 0.1
 """How near, in log T, two points of the search must be for the second to do without its curvature."""
-Moments = Callable[[float, bool], tuple[float, float, float]]
+LossMoments = Callable[[float, bool], tuple[float, float, float]]
 
 
 def row_dot(left: Floating, right: Floating) -> Floating:
@@ -107,7 +107,7 @@ class TemperedRows:
             return float(np.sum(values, dtype=np.float64))
         return float(values @ (self.weights if part is None else self.weights[part]))
 
-    def moments_of(self, criterion: str) -> Moments:
+    def moments_of(self, criterion: str) -> LossMoments:
         """The function `scale -> (value, first, second derivative)` of that criterion."""
         return self.moments if criterion == "nll" else self.square_moments
 
@@ -221,7 +221,7 @@ def search_scale(rows: TemperedRows, criterion: str, start: float, bounds: tuple
 
 
 @contextmanager
-def parallel_moments(rows: TemperedRows, criterion: str) -> Iterator[Moments]:
+def parallel_moments(rows: TemperedRows, criterion: str) -> Iterator[LossMoments]:
     """The rows' moments; of many rows, parts of them in as many threads as torch was given."""
     count = min(allowed_threads(), rows.rows.size // PART_ELEMENTS)
     if count < 2:
@@ -243,7 +243,7 @@ def parallel_moments(rows: TemperedRows, criterion: str) -> Iterator[Moments]:
         yield moments
 
 
-def newton_minimum(moments: Moments, start: float, box: tuple[float, float], tolerance: float) -> float:
+def newton_minimum(moments: LossMoments, start: float, box: tuple[float, float], tolerance: float) -> float:
     """Safeguarded Newton in s: the root of the slope inside the box, or the end of the box it runs to.
 
     The likelihood is convex in exp(s), so the sign of the slope brackets the root; a Newton step that leaves the
@@ -310,7 +310,7 @@ def apply_temperature(values: Values, logits: Logits) -> Logits:
     return logits / values["temperature"]
 
 
-def _check_criterion(options: Mapping[str, Any]) -> None:
+def _check_criterion(options: Options) -> None:
     """Newton's steps minimise the likelihood; a grid can also go by the calibration error."""
     known = (None, "nll", "ece") if options["search"] == "grid" else (None, "nll")
     check_choice(options["criterion"], known, "criterion of calibrator 'temperature'")
@@ -416,7 +416,7 @@ def apply_mixture(values: Values, logits: Logits) -> Logits:
     return torch.logsumexp(torch.stack(parts), dim=0)
 
 
-def _check_bounds(options: Mapping[str, Any]) -> None:
+def _check_bounds(options: Options) -> None:
     bounds = options["bounds"]
     numbers = bounds if isinstance(bounds, (list, tuple)) else ()
     for bound in numbers:

@@ -13,7 +13,6 @@ from itertools import combinations
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy import optimize
 from torch import Tensor
 
@@ -24,7 +23,7 @@ from confide.calibrators.temperature_scaling import best_scale, bound_notes
 from confide.checks import InputError
 from confide.random import uneven_shares
 from confide.registry import Interval
-from confide.types import Floats, Labels, Logits, PerSample
+from confide.types import Floats, Labels, Logits, PerSample, Words
 
 CLEAN_WEIGHT = 8.0
 RIDGE = 0.3
@@ -35,7 +34,6 @@ SMALLEST_BATCH = 200
 LARGEST_FACTOR = 50.0
 """How far a batch's or sample's temperature may be from the clean one."""
 MODES = ("batch", "sample")
-Names = NDArray[np.str_]
 
 
 def sample_signals(values: Values, logits: Logits, features: Tensor) -> dict[str, PerSample]:
@@ -106,7 +104,9 @@ def scale_for(logits: Logits, confidence: float, start: float) -> float:
 
 
 def apply_travelling(values: Values, logits: Logits, evidence: Evidence) -> Logits:
-    """z / T with the T of the batch, or of every sample; a batch that is too small keeps the clean one."""
+    """z / T with the T of the batch, or of every sample; a batch that is too small, or not told apart from clean ones
+    of other class shares, keeps the clean one.
+    """
     signals = sample_signals(values, logits, evidence.need_features)
     if "sample" in values:
         factor = in_units(values, signals) @ values["sample"]
@@ -114,8 +114,11 @@ def apply_travelling(values: Values, logits: Logits, evidence: Evidence) -> Logi
         return logits / values["temperature"] * torch.exp(-factor.clamp(-limit, limit))[:, None]
     if len(logits) < int(values["smallest"]):
         return logits / values["temperature"]
-    accuracy = float(torch.sigmoid(batch_statistics(values, signals) @ values["batch"]))
-    return logits * scale_for(logits, accuracy, 1 / float(values["temperature"]))
+    statistics = batch_statistics(values, signals)
+    estimate = statistics @ values["batch"]
+    if abs(float(estimate - statistics[1])) <= float(values.get("tolerance", torch.zeros(()))):
+        return logits / values["temperature"]
+    return logits * scale_for(logits, float(torch.sigmoid(estimate)), 1 / float(values["temperature"]))
 
 
 @CALIBRATORS.add(
@@ -200,11 +203,11 @@ def travelling(
         values["sample"] = _sample_weights(values, rows, labels, signals, shifts)
     else:
         values["smallest"] = torch.tensor(int(smallest))
-        values["batch"] = _batch_weights(values, signals, labels, right, shifts)
+        values["batch"], values["tolerance"] = _batch_weights(values, signals, labels, right, shifts)
     return FittedValues(values, tuple(notes))
 
 
-def _weights(shifts: Names) -> Floats:
+def _weights(shifts: Words) -> Floats:
     """Every shift counts once, clean samples as eight, each spread over its samples."""
     names, place, counts = np.unique(shifts, return_inverse=True, return_counts=True)
     share = np.where(names == "", CLEAN_WEIGHT, 1.0) / counts
@@ -212,9 +215,10 @@ def _weights(shifts: Names) -> Floats:
 
 
 def _batch_weights(
-    values: Values, signals: dict[str, PerSample], labels: Labels, right: PerSample, shifts: Names
-) -> Tensor:
-    """Ridge regression of the log odds of a batch's accuracy on its statistics, drawn towards its mean confidence.
+    values: Values, signals: dict[str, PerSample], labels: Labels, right: PerSample, shifts: Words
+) -> tuple[Tensor, Tensor]:
+    """Ridge regression of the log odds of a batch's accuracy on its statistics, drawn towards its mean confidence; and
+    how far it takes clean samples of any class shares from that confidence, which is no sign of a shift.
 
     Every batch also counts with other shares of the classes, the clean one with several: that is not hardness.
     Difficulty and distance leave their range under some shifts and lead astray: each is used where the error on shifts
@@ -263,11 +267,13 @@ def _batch_weights(
     sets = [
         torch.tensor([*range(ALWAYS), *some]) for k in range(len(optional) + 1) for some in combinations(optional, k)
     ]
-    return solve(min(sets, key=error_left_out), torch.arange(len(columns)))
+    fitted = solve(min(sets, key=error_left_out), torch.arange(len(columns)))
+    clean = columns[torch.tensor([own == "" for own in kinds])]
+    return fitted, (clean @ fitted - clean[:, 1]).square().mean().sqrt()
 
 
 def _sample_weights(
-    values: Values, logits: Logits, labels: Labels, signals: dict[str, PerSample], shifts: Names
+    values: Values, logits: Logits, labels: Labels, signals: dict[str, PerSample], shifts: Words
 ) -> Tensor:
     """Weights of log T / T_clean with the smallest NLL over all shifts, lightly drawn to 0."""
     columns = in_units(values, signals)

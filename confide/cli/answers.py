@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from confide.cli.shared import print_json, refuse_flags, warnings_on_stderr
+
+if TYPE_CHECKING:
+    from confide.types import Options
 
 EXAMPLE = (
     "  confide answers results/samples_arc_easy_2024-05-01T10-00-00.jsonl --out val.parquet\n"
@@ -61,7 +64,7 @@ def run(args: argparse.Namespace) -> None:
     tool = args.tool or ("table" if args.stated or args.samples or args.log_probs else "lm-eval")
     others = {name for names in FLAGS.values() for name in names} - set(FLAGS[tool])
     refuse_flags(args, sorted(name.replace("_", "-") for name in others), f"--from {tool} reads its own columns")
-    known: dict[str, Any] = {name: getattr(args, name) for name in FLAGS[tool]}
+    known: Options = {name: getattr(args, name) for name in FLAGS[tool]}
     with warnings_on_stderr():
         if tool == "lm-eval":
             predictions = answers.from_lm_eval(args.source, **known, split=args.split)

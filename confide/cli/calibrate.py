@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from confide.predictions import Predictions
     from confide.records import Features
     from confide.results import Comparison, Evaluation
+    from confide.types import JsonObject
 
 
 EXAMPLE = (
@@ -211,6 +212,9 @@ def show(choice: Choice, effect: CalibrationEffect, written: list[str]) -> None:
         print(f"\n{n:,} predictions calibrated; they have no labels to judge by")
     else:
         print(f"\non the {n:,} applied predictions\n\n{before_and_after(choice.word, effect.before, effect)}")
+    if choice.calibrator.feature_dim is not None:
+        by = choice.calibrator.source.extractor or "what made the features"
+        print(f"\nprice: every new sample goes through {by} too; `confide predict` shows the milliseconds of both")
     for warning in effect.warnings:
         print(f"warning: {warning}")
     for path in written:
@@ -237,7 +241,7 @@ def _test_cells(test: Comparison, word: str) -> list[str]:
     return [f"{test.difference:+.4f} ({test.low:+.4f} to {test.high:+.4f})", p_value(test.p_holm), better]
 
 
-def as_json(choice: Choice, effect: CalibrationEffect, written: list[str]) -> dict[str, Any]:
+def as_json(choice: Choice, effect: CalibrationEffect, written: list[str]) -> JsonObject:
     """Everything for a machine."""
     return {
         "score": choice.score,
@@ -253,5 +257,5 @@ def as_json(choice: Choice, effect: CalibrationEffect, written: list[str]) -> di
     }
 
 
-def _rows(evaluation: Evaluation | None) -> list[dict[str, Any]]:
+def _rows(evaluation: Evaluation | None) -> list[JsonObject]:
     return [] if evaluation is None else [m.as_row() for m in evaluation.measurements if m.group is None]

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from confide.cli.shared import print_json, refuse_flags, warnings_on_stderr
+
+if TYPE_CHECKING:
+    from confide.types import Options
 
 EXAMPLE = (
     "  confide dense images.npz --boundary 2 8 --most 5000 --out pixels.parquet\n"
@@ -41,7 +44,7 @@ def run(args: argparse.Namespace) -> None:
             predictions = dense.from_coco(args.source, args.truth, iou=args.iou, split=args.split)
         else:
             outputs, labels, kind = dense.read_images(args.source)
-            images: dict[str, Any] = {kind: outputs, "labels": labels}
+            images: Options = {kind: outputs, "labels": labels}
             predictions = dense.pixels(
                 **images,
                 ignore_index=args.ignore_index,

@@ -10,10 +10,13 @@ import shutil
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from confide import __version__
 from confide.cli.shared import print_json, text_table
+
+if TYPE_CHECKING:
+    from confide.types import JsonObject
 
 EXAMPLE = "  confide doctor"
 
@@ -86,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
     return 1 if missing else 0
 
 
-def examine() -> dict[str, Any]:
+def examine() -> JsonObject:
     """The state of this installation as plain values."""
     needed = requirements()
     return {

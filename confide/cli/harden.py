@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from confide.cli.shared import load_predictions, print_json, text_table
+
+if TYPE_CHECKING:
+    from confide.types import JsonObject
 
 EXAMPLE = """  confide harden fashion-sample --scores scores.parquet --fraction 0.1 -o hard/
   confide harden photos/ --scores scores.parquet --stratify --features photos.features/train -o hard.parquet
@@ -42,7 +45,7 @@ def run(args: argparse.Namespace) -> None:
     scores = Scores.load(args.scores)
     if not (args.out or args.predictions or args.groups):
         raise InputError("nothing to do: give -o for hard samples, --predictions for bands, or --groups")
-    summary: dict[str, Any] = {"n": len(scores), "method": scores.method}
+    summary: JsonObject = {"n": len(scores), "method": scores.method}
     if args.out:
         summary["benchmark"] = _export(args, scores)
     if args.predictions:
@@ -57,7 +60,7 @@ def run(args: argparse.Namespace) -> None:
         _show(summary)
 
 
-def _export(args: argparse.Namespace, scores: Any) -> dict[str, Any]:
+def _export(args: argparse.Namespace, scores: Any) -> JsonObject:
     from confide import difficulty
     from confide.checks import InputError
     from confide.difficulty.harden import export
@@ -91,7 +94,7 @@ def _features(args: argparse.Namespace, dataset: Any) -> Any:
     return Features.load(args.features) if is_file else features.extract(args.features, dataset, args.split)
 
 
-def _bands(args: argparse.Namespace, scores: Any) -> dict[str, Any]:
+def _bands(args: argparse.Namespace, scores: Any) -> JsonObject:
     from confide import difficulty
 
     predictions = load_predictions(args.predictions)
@@ -101,7 +104,7 @@ def _bands(args: argparse.Namespace, scores: Any) -> dict[str, Any]:
     return {"rows": [asdict(band) for band in errors.bands], "pearson_of_tenths": fine.pearson}
 
 
-def _show(summary: dict[str, Any]) -> None:
+def _show(summary: JsonObject) -> None:
     if "bands" in summary:
         rows = []
         for band in summary["bands"]["rows"]:

@@ -18,6 +18,7 @@ from confide.cli.shared import print_json
 
 if TYPE_CHECKING:
     from confide.registry import Method, MethodSpec, Registry
+    from confide.types import JsonObject
 
 
 EXAMPLE = "  confide list\n  confide list losses\n  confide list metrics --json"
@@ -129,7 +130,7 @@ def run(args: argparse.Namespace) -> None:
                 print(f"      when not: {row['when_not']}")
 
 
-def as_row(method: Method[MethodSpec]) -> dict[str, Any]:
+def as_row(method: Method[MethodSpec]) -> JsonObject:
     """What is told of a method, in the terminal and in the README."""
     return {
         "word": method.word,

@@ -10,6 +10,7 @@ from confide.cli.shared import parse_options, print_json
 
 if TYPE_CHECKING:
     from confide.predictions import Predictions
+    from confide.types import JsonObject
 
 
 EXAMPLE = """\
@@ -128,7 +129,7 @@ def show(predictions: Predictions, members: int, args: argparse.Namespace, price
     from confide.metrics import explain
     from confide.training.prediction import log_metrics
 
-    summary: dict[str, Any] = {"file": args.out, "split": predictions.split, "samples": len(predictions)}
+    summary: JsonObject = {"file": args.out, "split": predictions.split, "samples": len(predictions)}
     summary["milliseconds_a_sample"] = price
     if args.shift:
         summary |= {"shift": args.shift, "severity": args.severity}

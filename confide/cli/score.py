@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from confide.cli.shared import load_predictions, parse_options, print_json, refuse_flags, text_table
 from confide.progress import Progress
@@ -12,6 +12,7 @@ from confide.progress import Progress
 if TYPE_CHECKING:
     from confide.records import Scores
     from confide.scoring import ScoredData, ScoringRequest
+    from confide.types import JsonObject
 
 EXAMPLE = """  confide score fashion-sample --method rmd --features cached -o scores.parquet
   confide score photos/ --method rmd --method kmeans --features efficientnet_lite0 --find-label-errors suspects.csv
@@ -141,9 +142,9 @@ def _check_flags(args: argparse.Namespace) -> None:
         difficulty.check_ending(args.save_fit)
 
 
-def _summary(args: argparse.Namespace, scored: ScoredData) -> dict[str, Any]:
+def _summary(args: argparse.Namespace, scored: ScoredData) -> JsonObject:
     """What is told of the outcome, for machines."""
-    summary: dict[str, Any] = {
+    summary: JsonObject = {
         "n": len(scored.scores),
         "scores": str(args.out),
         "methods": [_spread(scores) for scores in scored.by_method],
@@ -169,7 +170,7 @@ def _summary(args: argparse.Namespace, scored: ScoredData) -> dict[str, Any]:
     return {**summary, "notes": list(scored.notes)}
 
 
-def _spread(scores: Scores) -> dict[str, Any]:
+def _spread(scores: Scores) -> JsonObject:
     """How the scores of one method spread."""
     import numpy as np
 
@@ -216,7 +217,7 @@ def _check_for_ray(args: argparse.Namespace) -> None:
     refuse_flags(args, of_fits + of_samples, "--engine ray scores every file of a folder")
 
 
-def _show(summary: dict[str, Any]) -> None:
+def _show(summary: JsonObject) -> None:
     columns = [name for name in summary["methods"][0] if name != "method"]
     rows = [[row["method"], *(f"{row[c]:.4g}" for c in columns)] for row in summary["methods"]]
     print(text_table(("difficulty", *columns), rows))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from confide.pipeline import Workers
     from confide.predictions import Predictions
     from confide.results import Measurement, MetricInfo
+    from confide.types import Options
 
 NOT_KEPT = 3
 """Exit status where an expectation is broken or nothing can be promised: neither bad input nor a success."""
@@ -25,7 +26,7 @@ NOT_KEPT = 3
 # NAME=VALUE words; values are read as YAML (numbers, true, lists).
 
 
-def parse_option(text: str, form: str = "an option must be NAME=VALUE") -> tuple[str, Any]:
+def parse_option(text: str, form: str = "an option must be NAME=VALUE") -> tuple[str, object]:
     """Name and value of a NAME=VALUE word."""
     from confide.files.formats import read_yaml, split_pair
 
@@ -34,16 +35,16 @@ def parse_option(text: str, form: str = "an option must be NAME=VALUE") -> tuple
     return name, read_yaml(value, f"the value of '{name}'")
 
 
-def parse_options(texts: Sequence[str], form: str = "an option must be NAME=VALUE") -> dict[str, Any]:
+def parse_options(texts: Sequence[str], form: str = "an option must be NAME=VALUE") -> Options:
     """Options by name."""
     return dict(parse_option(text, form) for text in texts)
 
 
-def parse_method_options(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
+def parse_method_options(texts: Sequence[str]) -> dict[str, Options]:
     """`steep_slope.alpha_neg=5` as {"steep_slope": {"alpha_neg": 5}}."""
     from confide.checks import InputError
 
-    options: dict[str, dict[str, Any]] = {}
+    options: dict[str, Options] = {}
     form = "--set takes WORD.OPTION=VALUE, such as steep_slope.alpha_neg=5"
     for name, value in parse_options(texts, form).items():
         word, dot, option = name.partition(".")
@@ -131,12 +132,12 @@ def workers_of(args: argparse.Namespace, folder: str | Path) -> Workers:
 
     if not args.engine:
         refuse_flags(args, ("workers", "parts"), "without --engine a folder is read by this process")
-    given = Path(folder)
-    parts = Path(args.parts) if args.parts else given.parent / f"{given.name}-parts"
+    place = Path(folder)
+    parts = Path(args.parts) if args.parts else place.parent / f"{place.name}-parts"
     return Workers(parts, args.engine, args.workers or 2)
 
 
-# Predictions that a verb is given, and what is doubtful about them.
+# Predictions that a verb is place, and what is doubtful about them.
 
 
 WEIGHTS = "column that says how much each sample counts (default: sample_weight, where FILE has it)"

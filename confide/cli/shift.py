@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from confide.cli.shared import parse_options, print_json, text_table
 from confide.progress import Progress
@@ -67,7 +67,7 @@ def _ood_table(evaluation: Evaluation) -> list[str]:
     return ["\n" + text_table(["model", "OOD set", "score", *words], rows)] if rows else []
 
 
-def _number(evaluation: Evaluation, word: str, where: dict[str, Any]) -> str:
+def _number(evaluation: Evaluation, word: str, where: dict[str, str | None]) -> str:
     for m in evaluation.measurements:
         same = all(getattr(m, k) == v for k, v in where.items())
         if same and m.metric == word and (m.plain or m.score == where.get("score")):

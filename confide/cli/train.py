@@ -8,13 +8,14 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from confide.cli.shared import parse_options, print_json, refuse_flags, text_table
 from confide.progress import Progress
 
 if TYPE_CHECKING:
     from confide.training.jobs import TrainingJob, TrainingOutcome
+    from confide.types import Options
 
 
 EXAMPLE = """\
@@ -122,7 +123,7 @@ def training_jobs(args: argparse.Namespace) -> list[TrainingJob]:
     return jobs
 
 
-def _settings_from_flags(args: argparse.Namespace) -> dict[str, Any]:
+def _settings_from_flags(args: argparse.Namespace) -> Options:
     """The settings that have flags of their own."""
     settings = {field: getattr(args, field) for field in (*FLAGS, "record")}
     settings["deterministic"] = args.deterministic or None

@@ -7,7 +7,7 @@ import gzip
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, cast
@@ -34,6 +34,7 @@ from confide.data.images import ImageBytes, ImageOptions, file_stamp, read_image
 from confide.files.disk import atomic
 from confide.files.formats import arrow_to_numpy, parse_json, read_json
 from confide.records import Provenance
+from confide.types import AnyArray, JsonObject
 
 # ---- Which files belong to which split: one file, or a folder with splits (and shards) in the file names ----
 
@@ -67,7 +68,8 @@ def holds(path: Path, endings: tuple[str, ...]) -> bool:
 
 # ---- Rows of text files -> parts ----
 
-NumberedRows = Iterable[tuple[int, Mapping[str, Any]]]
+NumberedRows = Iterator[tuple[int, JsonObject]]
+"""Line numbers and the cells of a csv line or a JSON line, by their names in the file."""
 
 
 def open_text(path: Path) -> IO[str]:
@@ -112,7 +114,7 @@ class TextColumns:
                 f"{file} must be UTF-8 text, got byte {error.object[error.start]:#x}; convert it"
             ) from None
 
-    def _append(self, row: Mapping[str, Any], names: tuple[str, str, str | None], where: str) -> None:
+    def _append(self, row: JsonObject, names: tuple[str, str, str | None], where: str) -> None:
         text, label = row.get(names[0]), row.get(names[1])
         if not isinstance(text, str) or label is None or label == "":
             missing = names[1] if isinstance(text, str) else names[0]
@@ -140,7 +142,7 @@ class TextColumns:
 LONGEST_FIELD = 1 << 27
 
 
-def _rows_of_csv(file: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _rows_of_csv(file: Path) -> NumberedRows:
     # The format's own limit of 128 KiB is less than a long document; it holds for the whole process.
     csv_format.field_size_limit(max(csv_format.field_size_limit(), LONGEST_FIELD))
     with open_text(file) as lines:
@@ -152,7 +154,7 @@ def _rows_of_csv(file: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
             raise InputError(f"{file} must be csv, got a bad line {reader.line_num} ({error}); mend it") from None
 
 
-def _rows_of_jsonl(file: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _rows_of_jsonl(file: Path) -> NumberedRows:
     with open_text(file) as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
@@ -461,7 +463,7 @@ def hf(
         >>> data.load_dataset("hf:ylecun/mnist")  # doctest: +SKIP
     """
     splits = _load_hf(name, config)
-    tables: dict[str, Any] = {}
+    tables: dict[str, AnyArray] = {}
     left_out: dict[str, str] = {}
     for split, rows in splits.items():
         word = SPLIT_WORDS.get(split, WHOLE if len(splits) == 1 else "")
@@ -480,7 +482,7 @@ def hf(
     return read_tables(tables, raw, ColumnNames(inputs, labels), options, data_folder)
 
 
-def _load_hf(name: str, config: str | None) -> Mapping[str, Any]:
+def _load_hf(name: str, config: str | None) -> Mapping[str, AnyArray]:
     try:
         import datasets
     except ImportError:

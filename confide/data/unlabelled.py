@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +17,7 @@ from confide.data.arrays import arrays_by_split
 from confide.data.base import WHOLE, ColumnNames, RawDataset, RawSplit
 from confide.data.folder import IMAGE_ENDINGS, image_part, is_image_folder
 from confide.data.images import ImageOptions, read_images
-from confide.data.tables import PARQUET_ENDINGS, TEXT_FORMATS, TextFormat, read_tables, read_texts
+from confide.data.tables import PARQUET_ENDINGS, TEXT_FORMATS, NumberedRows, TextFormat, read_tables, read_texts
 from confide.files.columns import DATASET_LABEL_COLUMNS, INPUT_COLUMNS
 from confide.files.formats import read_table
 from confide.records import Dataset, Provenance
@@ -110,7 +109,7 @@ def _texts(text_format: TextFormat, path: Path, home: Path) -> RawDataset | None
     if first is None or _has_labels(first[1]):
         return None
 
-    def labelled(file: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    def labelled(file: Path) -> NumberedRows:
         return ((line, {**row, ADDED_LABEL: UNKNOWN[0]}) for line, row in text_format.rows(file))
 
     raw = read_texts(path, text_format.endings, labelled, ColumnNames(labels=ADDED_LABEL))

@@ -24,10 +24,9 @@ from confide.files.fitted import FittedState
 from confide.records import Features, FeatureSource, Ids, Scores, default_ids
 from confide.registry import OptionSpec, Registry
 from confide.results import DifficultyInfo
-from confide.types import ClassIndices, Floats
+from confide.types import ClassIndices, Columns, Floats, JsonObject, Options
 
-Arrays = dict[str, NDArray[Any]]
-State = tuple[dict[str, Any], Arrays]
+FitState = tuple[JsonObject, Columns]
 """What a model is made of: plain numbers and words, and arrays."""
 
 
@@ -46,7 +45,7 @@ def check_ending(path: str | Path) -> None:
     fitted.check_ending(path, formats.DIFFICULTY)
 
 
-def need_arrays(arrays: Arrays, kinds: Mapping[str, str]) -> None:
+def need_arrays(arrays: Columns, kinds: Mapping[str, str]) -> None:
     """Exactly these arrays, each of its dtype, not empty and finite."""
     if set(arrays) != set(kinds):
         raise ValueError(f"it must hold {', '.join(sorted(kinds))}, got {', '.join(sorted(arrays))[:200] or 'nothing'}")
@@ -57,7 +56,7 @@ def need_arrays(arrays: Arrays, kinds: Mapping[str, str]) -> None:
             raise ValueError(f"{name} must be finite numbers, got {'others' if arrays[name].size else 'none'}")
 
 
-def need_shape(arrays: Arrays, name: str, shape: tuple[int | None, ...]) -> tuple[int, ...]:
+def need_shape(arrays: Columns, name: str, shape: tuple[int | None, ...]) -> tuple[int, ...]:
     """The shape of an array; None stands for any length."""
     lengths = arrays[name].shape
     if len(lengths) != len(shape) or any(n not in (None, length) for n, length in zip(shape, lengths, strict=True)):
@@ -126,7 +125,7 @@ class FittedDifficulty:
     """A difficulty fitted on one split; scores any other."""
 
     method: str
-    options: Mapping[str, Any]
+    options: Options
     model: DifficultyModel
     num_classes: int
     source: FeatureSource = field(default_factory=FeatureSource)
@@ -294,7 +293,7 @@ def score(word: str, features: Any, labels: Any = None, *, ids: Any = None, **op
     return fit(word, features, labels, **options).score(features, labels, ids=ids)
 
 
-def _plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
+def _plain_options(options: Options) -> Options:
     simple = (str, int, float, bool, type(None))
     options = {k: v.item() if isinstance(v, np.generic) else v for k, v in options.items()}
     chosen = {k: v for k, v in options.items() if isinstance(v, simple) or len(v)}

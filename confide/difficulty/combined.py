@@ -8,7 +8,6 @@ without itself, so that new samples and fitted ones are measured alike.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +17,7 @@ from scipy import optimize
 from scipy.special import entr, logsumexp, softmax
 
 from confide.checks import InputError, check_range
-from confide.difficulty.base import DIFFICULTY, Arrays, State, need_arrays, need_shape
+from confide.difficulty.base import DIFFICULTY, FitState, need_arrays, need_shape
 from confide.difficulty.from_features import (
     GaussianDifficulty,
     check_columns,
@@ -29,7 +28,7 @@ from confide.numerics.blocks import block_rows, blocks
 from confide.numerics.gaussians import check_shrinkage, class_shares, distance_tables
 from confide.numerics.neighbours import nearest_neighbours
 from confide.registry import Interval
-from confide.types import ClassIndices, Floats
+from confide.types import ClassIndices, Columns, Floats, JsonObject
 
 SIGNS = ("rmd", "opinion", "neighbours", "confusion")
 PLACES = np.linspace(0, 1, 101)
@@ -75,7 +74,7 @@ class CombinedDifficulty:
         places[0] += _beyond(self.quantiles[0], relative)
         return np.asarray(np.mean(places, axis=0))
 
-    def state(self) -> State:
+    def state(self) -> FitState:
         numbers, arrays = self.gaussians.state()
         numbers |= {"temperature": self.temperature, "neighbours": self.neighbours}
         return numbers, {**arrays, "points": self.points, "labels": self.labels, "quantiles": self.quantiles}
@@ -84,7 +83,7 @@ class CombinedDifficulty:
 OWN_ARRAYS = {"points": "float32", "labels": "int64", "quantiles": "float64"}
 
 
-def restore_combined(numbers: Mapping[str, Any], arrays: Arrays, notes: tuple[str, ...]) -> CombinedDifficulty:
+def restore_combined(numbers: JsonObject, arrays: Columns, notes: tuple[str, ...]) -> CombinedDifficulty:
     """The model of a saved state, checked."""
     own = {name: value for name, value in arrays.items() if name in OWN_ARRAYS}
     need_arrays(own, OWN_ARRAYS)

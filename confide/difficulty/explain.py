@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from confide.checks import InputError, check_range
 from confide.records import Features, Scores
+from confide.types import JsonObject
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class ClassWords:
     easy: tuple[str, ...]
     easy_lean: tuple[float, ...]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """As JSON holds it."""
         return asdict(self)
 

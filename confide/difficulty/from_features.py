@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -11,8 +11,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from confide.block_sizes import WIDENED_ROWS
 from confide.checks import SEEDS, InputError, check_choice
-from confide.difficulty.base import DIFFICULTY, Arrays, State, need_arrays, need_counts, need_shape
+from confide.difficulty.base import DIFFICULTY, FitState, need_arrays, need_counts, need_shape
 from confide.numerics.blocks import block_rows, blocks, cache_rows, check_block, working_block
 from confide.numerics.gaussians import (
     Gaussians,
@@ -27,7 +28,7 @@ from confide.numerics.gaussians import (
 )
 from confide.numerics.neighbours import UnitRows, closest_points, distances_to, nearest_centre, unit
 from confide.registry import Interval
-from confide.types import ClassIndices, Floats
+from confide.types import ClassIndices, Columns, Floats, JsonObject, Options
 
 
 def check_columns(values: Any, dim: int) -> None:
@@ -106,10 +107,10 @@ class GaussianDifficulty:
             float(own[0]), float(fit.agnostic[0]), int(fit.nearest[0]), float(fit.nearest_distance[0]), self.is_relative
         )
 
-    def state(self) -> State:
+    def state(self) -> FitState:
         """Projections rather than covariances: fewer numbers, nothing to factor again, and so the same last digit."""
         whole = self.gaussians.whitening()
-        arrays: Arrays = {"counts": self.gaussians.counts, "means": self.gaussians.means}
+        arrays: Columns = {"counts": self.gaussians.counts, "means": self.gaussians.means}
         arrays |= {f"whole.{part}": getattr(whole, part) for part in PARTS}
         if self.is_relative and self.projection is not whole:
             arrays |= {f"relative.{part}": getattr(self.projection, part) for part in PARTS}
@@ -139,7 +140,7 @@ class StoredGaussians:
 
 
 def restore_gaussians(
-    numbers: Mapping[str, Any], arrays: Arrays, notes: tuple[str, ...], *, relative: bool
+    numbers: JsonObject, arrays: Columns, notes: tuple[str, ...], *, relative: bool
 ) -> GaussianDifficulty:
     """The model of a saved state, checked."""
     has_part = relative and "relative.matrix" in arrays
@@ -155,7 +156,7 @@ def restore_gaussians(
     return GaussianDifficulty(stored, relative)
 
 
-def _projection(arrays: Arrays, kind: str, classes: int, dim: int) -> Projection:
+def _projection(arrays: Columns, kind: str, classes: int, dim: int) -> Projection:
     _, width = need_shape(arrays, f"{kind}.matrix", (dim, None))
     need_shape(arrays, f"{kind}.origin", (dim,))
     need_shape(arrays, f"{kind}.centres", (classes, width))
@@ -225,7 +226,7 @@ def _gaussian_method(
 
     method.__doc__ = (method.__doc__ or "").format(word=word, formula=formula, use=use)
     method.__name__ = method.__qualname__ = word
-    corners: tuple[dict[str, Any], ...] = ({"shrinkage": "ledoit_wolf"}, {"shrinkage": "oas"}, {"shrinkage": 1.0})
+    corners: tuple[Options, ...] = ({"shrinkage": "ledoit_wolf"}, {"shrinkage": "oas"}, {"shrinkage": 1.0})
     restore = partial(restore_gaussians, relative=relative)
     return DIFFICULTY.add(
         word,
@@ -284,11 +285,11 @@ class Prototypes:
         check_present(labels, self.counts)
         return distances_to(values, self.means, labels, distance=self.distance)
 
-    def state(self) -> State:
+    def state(self) -> FitState:
         return {"distance": self.distance}, {"means": self.means, "counts": self.counts}
 
 
-def restore_prototypes(numbers: Mapping[str, Any], arrays: Arrays, notes: tuple[str, ...]) -> Prototypes:
+def restore_prototypes(numbers: JsonObject, arrays: Columns, notes: tuple[str, ...]) -> Prototypes:
     """The model of a saved state, checked."""
     need_arrays(arrays, {"means": "float64", "counts": "int64"})
     classes, _ = need_shape(arrays, "means", (None, None))
@@ -335,8 +336,6 @@ def prototype(values: Any, labels: NDArray[np.int64], *, distance: str = "l2") -
 
 # Distance to the nearest k-means centre.
 
-MOVED_ROWS_AT_ONCE = 4096
-
 
 @dataclass(frozen=True, eq=False)
 class Centres:
@@ -352,11 +351,11 @@ class Centres:
         check_columns(values, self.centres.shape[1])
         return nearest_centre(values, self.centres, distance=self.distance)[0]
 
-    def state(self) -> State:
+    def state(self) -> FitState:
         return {"inertia": self.inertia, "distance": self.distance}, {"centres": self.centres}
 
 
-def restore_centres(numbers: Mapping[str, Any], arrays: Arrays, notes: tuple[str, ...]) -> Centres:
+def restore_centres(numbers: JsonObject, arrays: Columns, notes: tuple[str, ...]) -> Centres:
     """The model of a saved state, checked."""
     need_arrays(arrays, {"centres": "float64"})
     need_shape(arrays, "centres", (None, None))
@@ -478,7 +477,7 @@ class _KMeansState:
             else:
                 late.add(changed + start, before[changed], nearest[changed])
             before[changed] = nearest[changed]
-            if late.count > MOVED_ROWS_AT_ONCE:
+            if late.count > WIDENED_ROWS:
                 self._move(*late.take(values))
         if late.count:
             self._move(*late.take(values))

@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
+from confide.block_sizes import COMPARED_ROWS
 from confide.checks import InputError, check_range
 from confide.data.images import as_picture, picture_bytes
 from confide.files import disk, formats
@@ -23,15 +24,13 @@ from confide.numerics.blocks import matrix_product, working_block
 from confide.numerics.neighbours import unit
 from confide.records import Dataset, Features, Scores, Split, rows_of
 
-CHUNK = 1024
-
 
 def distinct_rows(values: Any, order: NDArray[np.integer], count: int, similarity: float) -> NDArray[np.int64]:
     """The first `count` rows of `order` of which no two have a cosine of `similarity` or more; earlier ones win."""
     distinct: list[int] = []
     chosen = torch.empty(0, int(values.shape[1]))
-    for start in range(0, len(order), CHUNK):
-        here = np.asarray(order[start : start + CHUNK], dtype=np.int64)
+    for start in range(0, len(order), COMPARED_ROWS):
+        here = np.asarray(order[start : start + COMPARED_ROWS], dtype=np.int64)
         rows = unit(working_block(values[torch.as_tensor(here) if isinstance(values, torch.Tensor) else here]).cpu())
         free = np.ones(len(here), dtype=bool)
         if len(chosen):

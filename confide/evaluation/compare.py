@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from confide.checks import InputError
+from confide.checks import InputError, known_keywords
 from confide.evaluation.evaluate import MetricRequest, kind_tables, metric_words, why_unavailable
 from confide.metrics.base import MetricSpec, metric_name, parse_metric
 from confide.metrics.influence import Influence, Spread, mean_interval, spread_of
@@ -26,6 +26,7 @@ FEW = 10
 """Fewer draws than this do not tell a share."""
 
 
+@known_keywords
 def compare(
     a: Predictions | Mapping[str, Predictions],
     b: Predictions | None = None,

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.metrics.calibration import Binned
+from confide.metrics.calibration import Binned, Smoother
 from confide.metrics.resampling import bernoulli_sums
 from confide.metrics.view import MetricSamples, View
 from confide.numerics.binning import mass_starts, width_edges
 from confide.numerics.binomial import wilson_interval
 from confide.random import generator
 from confide.results import TAILS, Curve, Z
-from confide.types import Floats
+from confide.types import AnyArray, Floats
 
 MOST_POINTS = 300
 RELIABILITY_BINS = (10, 15, 20)
 
 
-def all_curves(view: View, scores: dict[str, Any], difficulty: Floats | None, bands: bool, seed: int) -> list[Curve]:
+def all_curves(
+    view: View, scores: Mapping[str, AnyArray], difficulty: Floats | None, bands: bool, seed: int
+) -> list[Curve]:
     """Every curve that these samples allow, for the plain confidence and the other scores."""
     curves = [
         reliability(view, binning, bins, bands, seed) for binning in ("width", "mass") for bins in RELIABILITY_BINS
     ]
+    curves.append(smooth_reliability(view, bands))
     curves += [risk_coverage(view, score, name) for name, score in scores.items()]
     curves.append(histogram(view, "msp", None))
     curves += [histogram(view, score, name) for name, score in scores.items() if name not in ("msp", "entropy")]
@@ -77,6 +82,51 @@ def _bands(view: View, binning: str, bins: int, seed: int) -> tuple[Floats, Floa
         ends[:, few] = np.quantile(1 - wrong / count[few], TAILS, axis=0)
     low, high = np.where(count > 0, np.clip(ends, 0, 1), np.nan)
     return low, high
+
+
+SMOOTH_CELLS = 4000
+SMOOTH_AT = np.union1d(np.linspace(0, 1, 101), np.linspace(0.8, 1, 101).round(3))
+"""Where the curve without bins is kept: every point of confidence, and every fifth of one from 80 % on."""
+FEWEST_SMOOTHED = 15
+
+
+def smooth_reliability(view: View, bands: bool) -> Curve:
+    """Accuracy against confidence t without bins: t minus the mean of confidence minus correctness around t.
+
+    The mean is weighted by a Gaussian kernel, reflected at 0 and 1, of width n^(-1/3) / 2, at least 0.005. Residuals
+    are smoothed and not the accuracy itself, so that a calibrated model's curve lies on the diagonal at every width.
+    The band holds it at 95 of 100 confidences on average; points with too few samples around them are left out.
+    """
+    sure, wrong, weights = view.weighted_top()
+    width = max(0.5 * (float(weights @ weights) / float(weights.sum()) ** 2) ** (1 / 3), 0.005)
+    place = np.rint(sure * SMOOTH_CELLS).astype(np.intp)
+    parts = (weights, weights * (sure - ~wrong), weights**2 * sure * (1 - sure))
+    masses = np.array([np.bincount(place, part, minlength=SMOOTH_CELLS + 1) for part in parts])
+    at = np.rint(SMOOTH_AT * SMOOTH_CELLS).astype(np.intp)
+    mass, pull = Smoother(masses[:2]).curve(width)[:, at]
+    noise = _squared_kernel(masses[2], width)[at]
+    # As many samples of equal weight would leave the same noise.
+    count = 2 * math.sqrt(math.pi) * width * mass
+    enough = count >= FEWEST_SMOOTHED
+    sure_at, mass = SMOOTH_AT[enough], mass[enough]
+    half = Z * np.sqrt(np.maximum(noise[enough], 0)) / mass
+    columns = {"confidence": sure_at, "accuracy": np.clip(sure_at - pull[enough] / mass, 0, 1), "count": count[enough]}
+    columns["width"] = np.full(len(sure_at), width)
+    if bands:
+        columns |= {"band_low": np.clip(sure_at - half, 0, 1), "band_high": np.clip(sure_at + half, 0, 1)}
+    return Curve.of("reliability_smooth", columns)
+
+
+def _squared_kernel(masses: Floats, width: float) -> Floats:
+    """Masses on the grid, each spread by the square of the reflected kernel."""
+    # A squared Gaussian of width s is one of width s / sqrt 2, over 2 s sqrt pi.
+    spread = Smoother(masses).curve(width / math.sqrt(2)) / (2 * math.sqrt(math.pi) * width)
+    grid = np.linspace(0, 1, len(masses))
+    for end in (0.0, 1.0):
+        # Near an end a sample and its mirror image count together: twice their product.
+        near = np.exp(-(((grid - end) / width) ** 2))
+        spread += 2 * float(masses @ near) * near / (2 * math.pi * width**2)
+    return spread
 
 
 def risk_coverage(view: View, score: Any, name: str) -> Curve:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide import dense
-from confide.checks import InputError, did_you_mean
+from confide.checks import InputError, did_you_mean, known_keywords
 from confide.evaluation.curves import all_curves
 from confide.evaluation.gallery import map_gallery
 from confide.evaluation.streaming import as_predictions
@@ -33,7 +33,7 @@ from confide.predictions import LABEL_NAME, Predictions, StreamedOutputs, row_wo
 from confide.records import Scores
 from confide.registry import Method
 from confide.results import About, Evaluation, Expectation, Measurement
-from confide.types import Floats, Indices
+from confide.types import AnyArray, Floats, Indices, Options
 
 # Groups of samples.
 
@@ -141,7 +141,8 @@ def groupings(predictions: Predictions, by: Any, difficulty: Floats | None) -> l
         elif word in predictions.columns:
             groups.append(column_groups(word, predictions.columns[word]))
         else:
-            known = (*OWN_GROUPS, *predictions.columns)
+            own = [name for name in OWN_GROUPS if name != "label" or predictions.is_multilabel]
+            known = (*own, *predictions.columns)
             raise InputError(f"cannot group by '{word}'; {did_you_mean(str(word), known)}")
     return groups
 
@@ -228,7 +229,7 @@ class MetricRequest:
     """One number to compute: a metric with its options, and the name of its score."""
 
     method: Method[MetricSpec]
-    options: dict[str, Any]
+    options: Options
     score: str | None = None
 
     def __call__(self, view: View) -> float:
@@ -440,6 +441,7 @@ HOW = {True: THEORY, False: None, BOOTSTRAP: BOOTSTRAP}
 """How intervals are made, by what is asked for."""
 
 
+@known_keywords
 def evaluate(
     predictions: Any,
     metrics: str | Sequence[str] = "core",
@@ -450,7 +452,7 @@ def evaluate(
     stage: str = "raw",
     scores: Scores | None = None,
     score: Any = None,
-    trust: Mapping[str, Any] | None = None,
+    trust: Mapping[str, AnyArray] | None = None,
     weights: Any = None,
     prior: Any = None,
     strata: Any = None,
@@ -569,9 +571,9 @@ def label_doubts(predictions: Predictions) -> tuple[str, ...]:
     return (f"no label is 0, and the class before the label is predicted for {share:.0%}: do labels start at 1?",)
 
 
-def ranking_scores(predictions: Predictions, score: Any, trust: Mapping[str, Any] | None) -> dict[str, Any]:
+def ranking_scores(predictions: Predictions, score: Any, trust: Mapping[str, AnyArray] | None) -> dict[str, AnyArray]:
     """Name in the table -> the score, the plain confidence first."""
-    chosen: dict[str, Any] = {}
+    chosen: dict[str, AnyArray] = {}
     if score is None:
         chosen["msp"] = "msp"
         if predictions.facts.entropy is not None:
@@ -590,7 +592,7 @@ def ranking_scores(predictions: Predictions, score: Any, trust: Mapping[str, Any
 
 
 def metric_requests(
-    metrics: str | Sequence[str], predictions: Predictions, ranking: Mapping[str, Any]
+    metrics: str | Sequence[str], predictions: Predictions, ranking: Mapping[str, AnyArray]
 ) -> tuple[list[MetricRequest], dict[str, str]]:
     """The numbers to compute, and why the others cannot be."""
     words = metric_words(metrics, kind_tables(predictions))

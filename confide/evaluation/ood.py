@@ -91,9 +91,9 @@ def ood(
     evaluation = evaluate(detection, list(NAMES), intervals, score=values, model=model, stage=stage, seed=seed)
     group = f"ood={name}"
     rows = [replace(m, metric=NAMES[m.metric], group=group) for m in evaluation.measurements if m.metric in NAMES]
-    common: dict[str, Any] = {"model": model, "stage": stage, "split": sides[0].predictions.split, "group": group}
+    split = sides[0].predictions.split
     curves = [
-        Curve.of(kind, columns(score[:n], score[n:]), score=word, **common)
+        Curve.of(kind, columns(score[:n], score[n:]), model=model, stage=stage, split=split, group=group, score=word)
         for kind, columns in (("ood_histogram", _histogram), ("ood_roc", _roc))
         for word, score in values.items()
     ]
@@ -173,7 +173,7 @@ def _histogram(known: Floats, unknown: Floats) -> dict[str, Floats]:
     return {"low": edges[:-1], "high": edges[1:], "known": counts[0], "unknown": counts[1]}
 
 
-def _roc(known: Floats, unknown: Floats) -> dict[str, Any]:
+def _roc(known: Floats, unknown: Floats) -> dict[str, Floats]:
     """OOD samples let in against known ones kept, as the threshold falls; at most 200 points."""
     thresholds = np.unique(np.concatenate([known, unknown]))[::-1]
     if len(thresholds) > MOST_POINTS:
@@ -181,4 +181,4 @@ def _roc(known: Floats, unknown: Floats) -> dict[str, Any]:
     accepted, let_in = (
         1 - np.searchsorted(np.sort(part), thresholds, side="left") / len(part) for part in (known, unknown)
     )
-    return {"false_positive": (0.0, *let_in), "true_positive": (0.0, *accepted)}
+    return {"false_positive": np.append(0.0, let_in), "true_positive": np.append(0.0, accepted)}

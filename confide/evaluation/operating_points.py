@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from confide.checks import InputError, check_choice, check_range
+from confide.checks import InputError, check_choice, check_range, known_keywords
 from confide.evaluation.evaluate import values_of_rows
 from confide.evaluation.risks import candidates, promise_risks
 from confide.metrics.influence import Influence, rate_interval, spread_of
@@ -20,7 +20,7 @@ from confide.metrics.view import Design, metric_samples, score_name, score_value
 from confide.numerics.binomial import upper_bound, weighted_mean_p, weighted_upper_bound, wilson_interval
 from confide.predictions import Predictions
 from confide.results import ClassThreshold, ObservedPoint, OperatingPoint, Z
-from confide.types import Flags, Floats
+from confide.types import AnyArray, Flags, Floats
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,7 @@ class BoundedThreshold:
     bound: float
 
 
+@known_keywords
 def operating_point(
     predictions: Predictions,
     risk: float | Mapping[str, float] | None = None,
@@ -42,7 +43,7 @@ def operating_point(
     score: Any = "msp",
     method: str = "fixed_sequence",
     per_class: bool = False,
-    losses: Mapping[str, Any] | None = None,
+    losses: Mapping[str, AnyArray] | None = None,
     promise: str = "probability",
     weights: Any = None,
 ) -> OperatingPoint:
@@ -327,11 +328,11 @@ def apply_operating_point(point: OperatingPoint, predictions: Predictions, score
     device = predictions.facts.confidence.device
     # No value is at least NaN: without a threshold nothing is accepted.
     if not point.classes:
-        return (values >= (math.nan if point.threshold is None else point.threshold)).to(device)
+        return (values >= (math.nan if point.threshold is None else float(point.threshold))).to(device)
     limits = torch.full((max(predictions.num_classes, point.num_classes),), math.nan, dtype=torch.float64)
     for k, own in point.classes.items():
         if own.threshold is not None:
-            limits[int(k)] = own.threshold
+            limits[int(k)] = float(own.threshold)
     return (values >= limits[predictions.facts.prediction.cpu()]).to(device)
 
 

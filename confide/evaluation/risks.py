@@ -31,9 +31,7 @@ from confide.numerics.binomial import (
 )
 from confide.predictions import Predictions, class_words
 from confide.results import ClassThreshold, OperatingPoint, PromisedRisk
-from confide.types import Floats
-
-Rows = NDArray[np.bool_]
+from confide.types import AnyArray, Flags, Floats
 
 
 @dataclass(frozen=True)
@@ -190,7 +188,7 @@ def counted_risks(
     predictions: Predictions,
     values: Floats,
     risks: Mapping[str, float],
-    losses: Mapping[str, Any],
+    losses: Mapping[str, AnyArray],
     only: int | None = None,
 ) -> list[Risk]:
     """The risks as counts by threshold; `only` takes those of one predicted class, whose samples alone are accepted."""
@@ -213,7 +211,7 @@ def counted_risks(
     return counted
 
 
-def _risk_of(text: str, predictions: Predictions, losses: Mapping[str, Any]) -> tuple[str, RiskKind, int | None]:
+def _risk_of(text: str, predictions: Predictions, losses: Mapping[str, AnyArray]) -> tuple[str, RiskKind, int | None]:
     """Name, kind and class of "precision[cat]"."""
     parts = re.fullmatch(r"\s*(\w+)\s*(?:\[(.+)\])?\s*", str(text))
     name, of = parts.groups() if parts else (str(text), None)
@@ -255,8 +253,8 @@ def _counted(
     label: str,
     kind: RiskKind,
     limit: float,
-    marks: Rows,
-    among: Rows,
+    marks: Flags,
+    among: Flags,
     losses: Floats | None = None,
 ) -> Risk:
     """The risk of samples that are events, or have losses, where accepted; among those that count."""
@@ -355,7 +353,7 @@ def promise_risks(
     values: Floats,
     risks: Mapping[str, float],
     nothing: OperatingPoint,
-    losses: Mapping[str, Any],
+    losses: Mapping[str, AnyArray],
     per_class: bool,
 ) -> OperatingPoint:
     """The point whose threshold, or thresholds by predicted class, keep all promises; `nothing` says the rest."""
@@ -438,7 +436,7 @@ def risk_text(label: str, limit: float, at_least: bool) -> str:
 
 
 def observed_risks(
-    point: OperatingPoint, predictions: Predictions, score: Any = None, *, losses: Mapping[str, Any] | None = None
+    point: OperatingPoint, predictions: Predictions, score: Any = None, *, losses: Mapping[str, AnyArray] | None = None
 ) -> tuple[PromisedRisk, ...]:
     """What the promised risks are on other labelled samples.
 

@@ -33,7 +33,7 @@ from confide.results import BOX, TAILS, About, Curve, Evaluation, Measurement
 CHANCES = ("confidence_gap", "ece")
 """Also measured of trust predictors whose values are chances of being right (`scale` probability or logit)."""
 
-Outputs = tuple[Tensor, Tensor | None]
+BatchOutputs = tuple[Tensor, Tensor | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,7 @@ class Subject:
         identity: changes when the model does: cells made by another one are not used.
     """
 
-    forward: Callable[[Tensor], Outputs]
+    forward: Callable[[Tensor], BatchOutputs]
     stages: Mapping[str, Callable[[Predictions], Predictions]] = field(default_factory=dict)
     trust: Mapping[str, Callable[[Predictions, Any], Any]] = field(default_factory=dict)
     difficulty: Callable[[Any, Any], Any] | None = None
@@ -147,7 +147,7 @@ class CellStore:
         return None if self.folder is None else self.folder / "cells" / safe / f"{cell.name}.json"
 
 
-def predictions_of(outputs: list[Outputs], split: Split) -> tuple[Predictions, Any]:
+def predictions_of(outputs: list[BatchOutputs], split: Split) -> tuple[Predictions, Any]:
     """Predictions and features of all batches of a cell."""
     logits = torch.cat([batch[0].float().cpu() for batch in outputs])
     if not bool(torch.isfinite(logits).all()):
@@ -507,7 +507,7 @@ class ShiftPredictor:
 
     def predict(self, cell: ShiftCell, subjects: Sequence[Subject]) -> list[tuple[Any, Any]]:
         """(predictions, features) of every model on the images of the cell."""
-        outputs: list[list[Outputs]] = [[] for _ in subjects]
+        outputs: list[list[BatchOutputs]] = [[] for _ in subjects]
         for start in range(0, len(self.split), self.batch_size):
             rows = np.arange(start, min(start + self.batch_size, len(self.split)))
             clean = torch.from_numpy(np.ascontiguousarray(self.split.inputs[rows])).to(self.device)

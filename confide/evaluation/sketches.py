@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +19,21 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from confide.checks import InputError
+from confide.block_sizes import SHARD_ROWS
+from confide.checks import InputError, check_kind, check_record
 from confide.evaluation.evaluate import MOST_GROUPS, available_words, evaluate, groupings
-from confide.evaluation.streaming import ROWS, from_folder, shard_predictions
+from confide.evaluation.streaming import from_folder, shard_predictions
 from confide.facts import ClassTable, Facts
 from confide.files import formats
 from confide.metrics.base import parse_metric
 from confide.numerics.binning import width_bin_of
 from confide.predictions import Predictions
 from confide.results import About, Evaluation, Measurement
-from confide.types import Floats, Indices
+from confide.types import Floats, Indices, Options
 
 FACTS = ("nll", "brier", "entropy")
 """Facts whose sums are kept beside those of the confidence."""
-FINE, COARSE = 16, 7
+FINE, COARSE = 17, 7
 """Cells of an octave of 1 - confidence, as powers of two: of values, and of what every unit adds to them."""
 OCTAVES = 53
 """Of 1 - confidence that float64 tells apart; what is smaller is one cell."""
@@ -170,9 +171,9 @@ class Sketch:
 
     def add(self, shard: Predictions) -> Sketch:
         """Count the samples of one more shard, in parts that stay in the cache."""
-        for first in range(0, len(shard), ROWS):
-            whole = len(shard) <= ROWS
-            self._add_part(shard if whole else shard.take(np.arange(first, min(first + ROWS, len(shard)))))
+        for first in range(0, len(shard), SHARD_ROWS):
+            whole = len(shard) <= SHARD_ROWS
+            self._add_part(shard if whole else shard.take(np.arange(first, min(first + SHARD_ROWS, len(shard)))))
         return self
 
     def _add_part(self, shard: Predictions) -> None:
@@ -329,23 +330,42 @@ class Sketch:
         about = formats.parse_json(metadata.get("sketch", "null"), path)
         if not isinstance(about, dict):
             raise InputError(f"{path} must be a sketch, got another file; make it again")
+        with formats.reading(path, "sketch"):
+            named = about["kind"].pop("class_names")
+            names = tuple(about["kind"].pop("names"))
+            kind = SketchKind(**about["kind"], names=names, class_names=None if named is None else tuple(named))
+            units = {name: k for k, name in enumerate(about["units"])}
 
-        named = about["kind"].pop("class_names")
-        names = tuple(about["kind"].pop("names"))
-        kind = SketchKind(**about["kind"], names=names, class_names=None if named is None else tuple(named))
-        units = {name: k for k, name in enumerate(about["units"])}
+            def part(first: str, rows: int) -> Sketch:
+                names = [f"{first}{table}" for table in ("fine", "coarse")]
+                fine, coarse = (CellTable(columns[f"{name}_keys"], columns[f"{name}_sums"]) for name in names)
+                return cls(kind, units, rows, fine=fine, coarse=coarse)
 
-        def part(first: str, rows: int) -> Sketch:
-            names = [f"{first}{table}" for table in ("fine", "coarse")]
-            fine, coarse = (CellTable(columns[f"{name}_keys"], columns[f"{name}_sums"]) for name in names)
-            return cls(kind, units, rows, fine=fine, coarse=coarse)
+            sketch = part("", about["rows"])
+            sizes = about["groups"].items()
+            sketch.groups = {name: part(f"group{k}_", rows) for k, (name, rows) in enumerate(sizes)}
+            sums = {k.removeprefix("classes_"): v for k, v in columns.items() if k.startswith("classes_")}
+            sketch.by, sketch.classes = tuple(about["by"]), ClassTable(**sums) if sums else None
+            for own in (sketch, *sketch.groups.values()):
+                own._check()
+            return sketch
 
-        sketch = part("", about["rows"])
-        sizes = about["groups"].items()
-        sketch.groups = {name: part(f"group{k}_", rows) for k, (name, rows) in enumerate(sizes)}
-        sums = {k.removeprefix("classes_"): v for k, v in columns.items() if k.startswith("classes_")}
-        sketch.by, sketch.classes = tuple(about["by"]), ClassTable(**sums) if sums else None
-        return sketch
+    def _check(self) -> None:
+        """The counts of a file must fit each other."""
+        check_record(self.kind)
+        check_kind(self.rows, "int", "rows")
+        for table in (self.fine, self.coarse):
+            keys, sums = table.keys, table.sums
+            shape = (len(keys), 2 + len(self.kind.names))
+            whole = keys.dtype.kind == "i" and keys.ndim == 1 and sums.dtype == np.float64 and sums.shape == shape
+            sound = whole and np.isfinite(sums).all() and (sums[:, 0] > 0).all() and (np.diff(keys) > 0).all()
+            if not sound or (sums[:, 1] > sums[:, 0] + 1e-6).any() or round(float(sums[:, 0].sum())) != self.rows:
+                raise InputError(f"its cells must hold {self.rows} samples, got others; make the sketch again")
+        if self.classes is not None:
+            tables = [getattr(self.classes, part.name) for part in fields(self.classes)]
+            shape = (self.kind.num_classes, BINS)
+            if not all(t.shape == shape and t.dtype == np.float64 and np.isfinite(t).all() for t in tables):
+                raise InputError(f"its sums by class must be {shape[0]} x {BINS} numbers; make the sketch again")
 
 
 def sketch_of(source: Any, split: str | None = None, by: str | Sequence[str] = ()) -> Sketch:
@@ -374,8 +394,10 @@ def sketch_of(source: Any, split: str | None = None, by: str | Sequence[str] = (
     if isinstance(source, (str, Path)):
         path = Path(source)
         shards = from_folder(path, split) if path.is_dir() else [Predictions.load(path, split)]
-    else:
+    elif isinstance(source, Iterable) and not (isinstance(source, (np.ndarray, torch.Tensor)) and not source.ndim):
         shards = map(shard_predictions, source)
+    else:
+        raise InputError(f"a sketch needs predictions, a path or shards, got {type(source).__name__}; give one of them")
     sketch = Sketch(by=words)
     for shard in shards:
         sketch.add(shard)
@@ -418,7 +440,7 @@ def evaluate_sketch(
     """
     called = "pixels" if sketch.kind.unit == "image" else "samples"
     known = About(title=title, unit=called).over(about or About())
-    options: dict[str, Any] = {"model": model, "seed": seed, "score": "msp", "about": known}
+    options: Options = {"model": model, "seed": seed, "score": "msp", "about": known}
     whole = evaluate(sketch.record(sketch.fine).replace(unit=None), metrics, False, **options)
     rows = sketch_rows(sketch, whole, intervals, rankings or {}, options)
     words = [m.metric for m in whole.measurements]
@@ -432,7 +454,7 @@ def evaluate_sketch(
 
 
 def sketch_rows(
-    sketch: Sketch, values: Evaluation, intervals: bool, rankings: Mapping[str, float], options: Mapping[str, Any]
+    sketch: Sketch, values: Evaluation, intervals: bool, rankings: Mapping[str, float], options: Options
 ) -> list[Measurement]:
     """The measurements of the cells with their intervals, and of rankings how far all rows can lie from them."""
     words = [m.metric for m in values.measurements if parse_metric(m.metric)[0].spec.info.kind == "ranking"]

@@ -29,7 +29,7 @@ from confide.predictions import Predictions, feature_rows
 from confide.random import sample_keys, uniform
 from confide.records import Features, Scores, rows_of
 from confide.results import LEVEL, Measurement, Z
-from confide.types import Flags, Floats, Indices
+from confide.types import Columns, Flags, Floats, Indices, JsonObject
 
 FEWEST = 30
 """Samples of a slice in the half that proposes it."""
@@ -105,7 +105,7 @@ class SliceReport:
             return f"No slice has a gap beyond chance (looked at {looked})."
         return "\n".join([*map(str, self.slices), f"Looked at {looked}; p < {LEVEL} after Holm's correction."])
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Plain dictionary, ready for JSON."""
         rows = [{**asdict(s), "conditions": dict(s.conditions), "gap": s.gap, "name": s.name} for s in self.slices]
         return {**asdict(self), "slices": rows}
@@ -188,7 +188,7 @@ def _attributes(
     predictions: Predictions, by: Sequence[str] | None, scores: Scores | None, features: Features | None, seed: int
 ) -> list[SampleGroups]:
     """Every way to group the samples that is known without their labels."""
-    known: dict[str, Any] = dict(predictions.columns)
+    known: Columns = dict(predictions.columns)
     if scores is not None:
         rows = rows_of(predictions.ids, scores.ids, "scores")
         known["difficulty"] = scores.values[rows]

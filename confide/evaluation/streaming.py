@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from confide.block_sizes import SHARD_ROWS
 from confide.checks import InputError
 from confide.facts import ClassTable, FactsBuilder
 from confide.files import formats
 from confide.predictions import Predictions, predictions_from_columns
 from confide.progress import Progress
 
-ROWS = 65_536
 OPTIONAL_SCORES = ("margin", "max_logit", "energy")
 SHARD_ENDINGS = (*formats.TABLE_ENDINGS, ".csv.gz")
 
@@ -86,7 +86,7 @@ def from_folder(folder: Path, split: str | None) -> Iterator[Predictions]:
     paths = shard_paths(folder)
     with Progress("read shards", len(paths)) as progress:
         for path in paths:
-            for columns, metadata in formats.table_batches(path, ROWS):
+            for columns, metadata in formats.table_batches(path, SHARD_ROWS):
                 yield predictions_from_columns(columns, metadata, split, str(path))
             progress.step(1, path.name)
 

@@ -19,6 +19,7 @@ from confide.predictions import Predictions
 from confide.records import Features, rows_of
 from confide.results import About, Curve, Evaluation
 from confide.trust.combined import shared_samples
+from confide.types import AnyArray, Options
 
 __all__ = ["TrustComparison", "TrustEvidence", "TrustFiles", "fit_and_compare", "read_evidence"]
 
@@ -58,7 +59,7 @@ class TrustEvidence:
     test: Predictions
     features: tuple[Features, Features] | None = None
     reference: Features | None = None
-    members: Mapping[str, Any] = field(default_factory=dict)
+    members: Mapping[str, AnyArray] = field(default_factory=dict)
     second: tuple[Features, Features, Features] | None = None
     """Features of another extractor: of both splits, and of the labelled training split."""
 
@@ -96,7 +97,7 @@ def fit_and_compare(
     evidence: TrustEvidence,
     *,
     only: Sequence[str] = (),
-    options: Mapping[str, Mapping[str, Any]] | None = None,
+    options: Mapping[str, Options] | None = None,
     keep: str | None = None,
     sweep: Sequence[float] | None = None,
     intervals: bool = True,
@@ -152,7 +153,7 @@ def fit_and_compare(
 
 
 def _fit_all(
-    evidence: TrustEvidence, only: Sequence[str], options: Mapping[str, Mapping[str, Any]], keep: str | None, seed: int
+    evidence: TrustEvidence, only: Sequence[str], options: Mapping[str, Options], keep: str | None, seed: int
 ) -> tuple[dict[str, trust.Trust], dict[str, TrustValues], list[str]]:
     """Every predictor that the evidence allows, max-softmax first, and its values; what was left out, and why."""
     for word in (*only, *options, *([keep] if keep else ())):
@@ -173,12 +174,12 @@ def _fit_all(
     return fitted, {**values, **_second_alone(evidence)}, left_out
 
 
-def _fit_one(word: str, evidence: TrustEvidence, options: Mapping[str, Any], seed: int) -> trust.Trust:
+def _fit_one(word: str, evidence: TrustEvidence, options: Options, seed: int) -> trust.Trust:
     """One predictor, fitted on what it should be fitted on."""
     method = trust.TRUST.get(word)
     if not method.spec.trained:
         return trust.fit(word, **options)
-    own: dict[str, Any] = {"seed": seed} if "seed" in method.options else {}
+    own: Options = {"seed": seed} if "seed" in method.options else {}
     if "reference" in method.options and evidence.reference is not None and evidence.features:
         own["reference"] = evidence.reference
     if "second" in method.options and evidence.second is not None:
@@ -199,7 +200,7 @@ def _second_alone(evidence: TrustEvidence) -> dict[str, TrustValues]:
     return values
 
 
-def _sweep(evidence: TrustEvidence, alphas: Sequence[float], options: Mapping[str, Any], seed: int) -> Curve:
+def _sweep(evidence: TrustEvidence, alphas: Sequence[float], options: Options, seed: int) -> Curve:
     """Steep slope with several alpha_neg: which share of right predictions it keeps, of wrong ones it catches."""
     columns: dict[str, list[float]] = {"alpha_neg": [], "tpr": [], "tnr": [], "auroc": []}
     for alpha in alphas:

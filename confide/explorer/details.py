@@ -401,7 +401,7 @@ class SplitFeatures:
     places: Any
 
 
-class FeatureRows:
+class SampleFeatures:
     """Features by split, read when first asked for."""
 
     def __init__(self, layout: Layout, samples: SampleTable) -> None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from confide.checks import InputError
 from confide.files import formats
 from confide.files.columns import column_roles
 from confide.files.formats import reading
 from confide.store import DataNote, Manifest, RunPaths, read_manifest
+from confide.types import JsonObject, Options
 
 SPLIT_ORDER = ("test", "val", "promise", "train")
 """Splits in the order they are shown: what a model is judged on comes first."""
@@ -33,7 +33,7 @@ class DataSource:
     """How to load the pictures or texts again: word or path, options, seed."""
 
     source: str
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Options = field(default_factory=dict)
     seed: int = 0
 
 
@@ -216,7 +216,7 @@ def _manifest(folder: Path) -> Manifest:
     return read_manifest(folder)
 
 
-def _names(config: Mapping[str, Any], family: str) -> list[str]:
+def _names(config: JsonObject, family: str) -> list[str]:
     names = [choice["name"] for choice in config.get(family, [])]
     for name in names:
         if not isinstance(name, str) or not name.isprintable() or set(name) & set("/\\") or len(name) > 200:
@@ -257,7 +257,7 @@ def _rerun(paths: RunPaths) -> str:
 
 
 def _missing(
-    paths: RunPaths, predictions: Mapping[str, Any], scores: Mapping[str, Path], models: list[str]
+    paths: RunPaths, predictions: Collection[str], scores: Mapping[str, Path], models: list[str]
 ) -> tuple[Missing, ...]:
     missing = []
     if not predictions:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from confide.block_sizes import MEMORY, rows_in
 from confide.checks import InputError
-from confide.explorer.details import FeatureRows
+from confide.explorer.details import SampleFeatures
 from confide.explorer.layout import Layout, Missing
 from confide.explorer.queries import Query, QueryRunner
 from confide.explorer.samples import Column, SampleTable
@@ -86,7 +86,7 @@ class MapView:
 class FeatureMap:
     """Two numbers a sample; NaN for samples without features."""
 
-    def __init__(self, layout: Layout, samples: SampleTable, features: FeatureRows) -> None:
+    def __init__(self, layout: Layout, samples: SampleTable, features: SampleFeatures) -> None:
         self.layout, self.samples, self.features = layout, samples, features
         self._lock = threading.Lock()
         self._plane: Plane | None = None

@@ -515,12 +515,12 @@ class QueryRunner:
 
     def _first(self, query: Query, fits: Flags, count: int) -> Order:
         """The first rows that fit, of at least as many."""
-        whole, found, number, at = self._sorted(query), [], 0, 0
+        whole, fitting, number, at = self._sorted(query), [], 0, 0
         while number < count:
             block = whole[at : at + FIRST_ROWS * FEW // 8]
-            found.append(block.take(np.flatnonzero(fits.take(block))))
-            number, at = number + len(found[-1]), at + len(block)
-        return np.concatenate(found or [whole[:0]])[:count]
+            fitting.append(block.take(np.flatnonzero(fits.take(block))))
+            number, at = number + len(fitting[-1]), at + len(block)
+        return np.concatenate(fitting or [whole[:0]])[:count]
 
     def place(self, query: Query, row: int) -> tuple[int | None, int]:
         """The position of a row among those that fit, or None; and how many of those stand before it."""

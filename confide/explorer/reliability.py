@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +17,7 @@ from confide.explorer.samples import Column
 from confide.numerics.binning import width_bin_of, width_edges
 from confide.numerics.binomial import EXACT_BELOW, binomial_quantiles, count_tails, matched_binomial, right_tails
 from confide.results import LEVEL, TAILS, Z
-from confide.types import Flags, Floats, Indices
+from confide.types import AnyArray, Flags, Floats, Indices
 
 RELIABILITY_BINS = 15
 RISK_POINTS = 100
@@ -347,7 +346,7 @@ def slice_filters(runner: QueryRunner, query: Query) -> SliceFilters | None:
     attributes = [a for column in query.columns.values() if (a := _attribute(runner, column, rows)) is not None]
     if not attributes or not len(rows):
         return None
-    columns: dict[str, Any] = {f"a{k}": np.array(a.filters)[a.index] for k, a in enumerate(attributes)}
+    columns: dict[str, AnyArray] = {f"a{k}": np.array(a.filters)[a.index] for k, a in enumerate(attributes)}
     report = find_slices(Predictions.from_pairs(hits[rows] == 2, sure[rows], **columns), by=list(columns))
     conditions = [{attributes[int(what[1:])].column: value for what, value in s.conditions} for s in report.slices]
     name = runner.database.samples.name_of

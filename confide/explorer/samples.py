@@ -30,6 +30,7 @@ from confide.files.columns import ID_COLUMNS, LABEL_COLUMNS, class_indices_of, c
 from confide.files.formats import reading
 from confide.predictions import Predictions, predictions_from_columns
 from confide.records import Features, Scores, extractor_options, rows_of
+from confide.types import JsonObject, Options
 
 if TYPE_CHECKING:
     from confide.calibrators import Calibrator
@@ -60,7 +61,7 @@ class Column:
     high: float = 1.0
     table: str = "samples"
 
-    def public(self) -> dict[str, Any]:
+    def public(self) -> JsonObject:
         """What the page needs to know of it."""
         return {"key": self.key, "title": self.title, "kind": self.kind, "low": self.low, "high": self.high}
 
@@ -88,7 +89,7 @@ class SampleTable:
     classes: ClassNames
     num_classes: int
     method: str = ""
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Options = field(default_factory=dict)
 
     def split_of(self, row: int) -> str:
         """The split a row belongs to."""
@@ -151,7 +152,7 @@ class _SplitColumns:
     class_names: tuple[str, ...] = ()
     num_classes: int = 0
     method: str = ""
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Options = field(default_factory=dict)
 
 
 def _read_split(layout: Layout, split: str) -> _SplitColumns:

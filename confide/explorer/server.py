@@ -38,6 +38,7 @@ from confide.files import formats
 from confide.report import render_report
 from confide.report.page import report_script
 from confide.results import Evaluation
+from confide.types import JsonObject
 
 # The routes: each turns a request into a query, and its result into JSON, a picture or a file.
 
@@ -62,7 +63,7 @@ class Routes:
     def __init__(self, explorer: Explorer) -> None:
         self.explorer = explorer
 
-    def table(self) -> dict[str, Any]:
+    def table(self) -> dict[str, Callable[..., Any]]:
         """Handlers by HTTP method and path."""
         page = (self.about, self.alive, self.views, self.changes, self.check)
         samples = (self.rows, self.locate, self.compare, self.classes, self.export)
@@ -373,7 +374,7 @@ class BodyRefused(InputError):
         self.status = status
 
 
-async def json_body(request: Request) -> dict[str, Any]:
+async def json_body(request: Request) -> JsonObject:
     """A small JSON object."""
     try:
         content = await asyncio.wait_for(_body_bytes(request), BODY_SECONDS)
@@ -434,7 +435,7 @@ def _plain(value: Any) -> Any:
     return vars(value) if is_dataclass(value) else formats.plain(value)
 
 
-def _or_missing(answer: TopClasses | Missing) -> dict[str, Any]:
+def _or_missing(answer: TopClasses | Missing) -> JsonObject:
     """As JSON; what is missing stands under a key of its own."""
     return {"missing": asdict(answer)} if isinstance(answer, Missing) else asdict(answer)
 

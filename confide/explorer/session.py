@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from confide.checks import InputError, MissingExtra, number_of_digits
-from confide.explorer.details import FeatureRows, History, NamedClass, Pictures, TagState
+from confide.explorer.details import History, NamedClass, Pictures, SampleFeatures, TagState
 from confide.explorer.layout import Layout
 from confide.explorer.marks import TagMarks
 from confide.explorer.pixels import PixelPictures, has_pixels
@@ -30,6 +30,7 @@ from confide.explorer.samples import LogitsReader, gather_samples
 from confide.explorer.tags import SampleTag, SeenTag, TagChange, TagFile, TagStep
 from confide.files import formats
 from confide.files.disk import atomic
+from confide.types import JsonObject
 
 MAX_CLASSES_FOUND = 60
 """Classes listed for a text typed."""
@@ -79,7 +80,7 @@ class Explorer:
         self.tags = TagFile(layout.tags)
         self.marks = TagMarks(self.samples, self.tags)
         self.database = SampleDatabase(layout, self.samples, self.marks)
-        self.features = FeatureRows(layout, self.samples)
+        self.features = SampleFeatures(layout, self.samples)
         self.map = FeatureMap(layout, self.samples, self.features)
         self.queries = QueryRunner(self.database, self.map.inside)
         self.pictures = PixelPictures(self.database) if has_pixels(self.database) else Pictures(layout, self.samples)
@@ -136,7 +137,7 @@ class Explorer:
             raise InputError(f"what must be 'selection' or 'tags', got '{what}'")
         return self.marks.rows()
 
-    def put_tag(self, row: int, body: dict[str, Any]) -> TagState:
+    def put_tag(self, row: int, body: JsonObject) -> TagState:
         """Write a whole tag."""
         split, sample = self._name(row)
         change = self._checked(body)
@@ -145,7 +146,7 @@ class Explorer:
             self.marks.mark([(row, tag)])
         return TagState.of(tag, self.samples)
 
-    def change_tag(self, body: dict[str, Any]) -> TagAnswer:
+    def change_tag(self, body: JsonObject) -> TagAnswer:
         """Write what the body names of a tag, and leave the rest of it as it is on disk.
 
         Raises:
@@ -158,7 +159,7 @@ class Explorer:
             self.marks.mark([(row, step.after)])
             return TagAnswer(TagState.of(step.after, self.samples), self._noted([step]), self.marks.version)
 
-    def change_tags(self, rows: list[int], body: dict[str, Any]) -> BulkAnswer:
+    def change_tags(self, rows: list[int], body: JsonObject) -> BulkAnswer:
         """Tag many samples at once; with `new_label` "suggested" each is relabelled to the class suggested for it."""
         if not 0 < len(rows) <= MAX_BULK:
             raise InputError(f"at most {MAX_BULK:,} samples can be tagged at once, and one at least, got {len(rows):,}")
@@ -206,7 +207,7 @@ class Explorer:
     def _name(self, row: int) -> tuple[str, str]:
         return self.samples.split_of(row), self.samples.table.column("id")[row].as_py()
 
-    def _checked(self, body: dict[str, Any]) -> TagChange:
+    def _checked(self, body: JsonObject) -> TagChange:
         """The change that the JSON body of a request asks for."""
         change: TagChange = {}
         if "action" in body:
@@ -334,12 +335,12 @@ def as_archive(table: pa.Table, rows: Order, explorer: Explorer, kind: str) -> b
     return content.getvalue()
 
 
-def _task(row: int, record: dict[str, Any], names: dict[int, str], texts: dict[int, str], name: str) -> dict[str, Any]:
+def _task(row: int, record: JsonObject, names: dict[int, str], texts: dict[int, str], name: str) -> JsonObject:
     """A task of Label Studio: the sample, what a person decided, and what the model predicts with its confidence."""
     shown = "image" if row in names else "text"
     where = f"/data/local-files/?d={name}/{names[row]}" if row in names else texts.get(row, str(record["id"]))
 
-    def choice(label: str) -> dict[str, Any]:
+    def choice(label: str) -> JsonObject:
         return {"from_name": "label", "to_name": shown, "type": "choices", "value": {"choices": [label]}}
 
     decided = record.get("new_label_name") or (record.get("label_name") if record.get("tag") == "keep" else None)
@@ -354,7 +355,7 @@ def _task(row: int, record: dict[str, Any], names: dict[int, str], texts: dict[i
     }
 
 
-def _labelling(records: dict[int, dict[str, Any]], images: bool, explorer: Explorer) -> str:
+def _labelling(records: dict[int, JsonObject], images: bool, explorer: Explorer) -> str:
     """The set-up of a Label Studio project for these tasks; classes beyond the listed are those of the samples."""
     names = explorer.samples.classes.names[:MAX_CHOICES]
     used = [
@@ -366,7 +367,7 @@ def _labelling(records: dict[int, dict[str, Any]], images: bool, explorer: Explo
     return f'<View>{shown}<Choices name="label" toName="{to}">{choices}</Choices></View>'
 
 
-def _fiftyone_labels(records: dict[int, dict[str, Any]], names: dict[int, str], explorer: Explorer) -> dict[str, Any]:
+def _fiftyone_labels(records: dict[int, JsonObject], names: dict[int, str], explorer: Explorer) -> JsonObject:
     """Labels of FiftyOne's image classification folders, as corrected: the class to relabel to, else the label."""
     corrected = {
         row: record.get("new_label") if record.get("tag") == "relabel" else None for row, record in records.items()
@@ -411,7 +412,7 @@ def _new_dataset(fiftyone: Any, name: str) -> Any:
     return dataset
 
 
-def _fiftyone_sample(fiftyone: Any, path: Path, record: dict[str, Any]) -> Any:
+def _fiftyone_sample(fiftyone: Any, path: Path, record: JsonObject) -> Any:
     sample = fiftyone.Sample(filepath=str(path.resolve()), tags=[record["tag"]] if record["tag"] else [])
     if record.get("label_name") is not None:
         sample["ground_truth"] = fiftyone.Classification(label=record["label_name"])

@@ -206,7 +206,7 @@ class TagFile:
             before = _read(connection, split, sample) or SampleTag(split, sample)
             for field, values in (seen or {}).items():
                 now = getattr(before, field)
-                if field in change and now not in (*cast(list[Any], values), cast(dict[str, Any], change)[field]):
+                if field in change and now not in (*cast(list[Any], values), change.get(field)):
                     raise StaleTag(before)
             return TagStep(before, _write(connection, _changed(before, change)))
 

@@ -36,6 +36,7 @@ from confide.models.trained import trained_file
 from confide.progress import Progress
 from confide.records import Dataset, Features, Split
 from confide.registry import Method, OptionSpec, Registry
+from confide.types import Options
 
 # ---- Words -> extractors ----
 
@@ -358,12 +359,12 @@ def cached(part: Split, split: str) -> Features:
     return Features(part.columns["features"], part.labels, part.ids, "cached", split)
 
 
-def _extractor_of(word: str | Extractor, options: dict[str, Any]) -> Extractor:
+def _extractor_of(word: str | Extractor, options: Options) -> Extractor:
     return word if isinstance(word, Extractor) else create(word, **options)
 
 
 def _to_shards(
-    word: str | Extractor, part: Split, split: str, folder: Path, settings: ExtractionSettings, options: dict[str, Any]
+    word: str | Extractor, part: Split, split: str, folder: Path, settings: ExtractionSettings, options: Options
 ) -> Features:
     plan = ExtractionPlan(
         extractor=word if isinstance(word, str) else word.name,
@@ -385,7 +386,7 @@ def _write_shards(
     part: Split,
     folder: Path,
     settings: ExtractionSettings,
-    options: dict[str, Any],
+    options: Options,
     plan: ExtractionPlan,
 ) -> Features:
     _check_same(folder, plan)

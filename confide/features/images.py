@@ -6,7 +6,7 @@ normalise, or the random crop and flip of an augmentation run.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -19,7 +19,7 @@ from PIL import Image
 from torch import Tensor
 
 from confide.checks import InputError
-from confide.types import Floats
+from confide.types import Floats, JsonObject
 
 # ---- One input as an image: arrays, tensors, bytes, files and PIL images, to RGB or grey `c h w` uint8 ----
 
@@ -107,7 +107,7 @@ def _passes(levels: Tensor, order: tuple[tuple[int, int], ...], resample: int) -
     values = levels
     for axis, size in order:
         if values.shape[axis] != size:
-            weights = torch.from_numpy(_weights(values.shape[axis], size, resample)).to(values.device)
+            weights = _weights_on(values.device, values.shape[axis], size, resample)
             wide = values.to(torch.float64)
             summed = wide @ weights.T if axis == 3 else weights @ wide
             # Floor of (sum + 1/2): the shift of Pillow's whole numbers.
@@ -144,9 +144,13 @@ def _weights(source: int, target: int, resample: int) -> Floats:
     return whole
 
 
-# ---- What an image goes through before a network: resize, centre crop, scale and normalise ----
+@lru_cache(maxsize=256)
+def _weights_on(device: torch.device, source: int, target: int, resample: int) -> Tensor:
+    """Kept on the device: a copy from the host would keep a training step out of a CUDA graph."""
+    return torch.from_numpy(_weights(source, target, resample)).to(device)
 
-Numbers = tuple[float, float, float]
+
+# ---- What an image goes through before a network: resize, centre crop, scale and normalise ----
 
 
 @dataclass(frozen=True)
@@ -158,8 +162,8 @@ class Preprocess:
     crop: tuple[int, int] | None
     resample: int
     scale: float
-    mean: Numbers
-    std: Numbers
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
 
     def __call__(self, item: Any) -> Tensor:
         image = as_rgb(item)
@@ -182,7 +186,7 @@ class Preprocess:
     def _finished(self, levels: Tensor) -> Tensor:
         """Cropped, scaled and normalised; one channel becomes three against the three means."""
         pixels = levels if self.crop is None else _centre(levels, self.crop)
-        mean, std = (torch.tensor(v, device=levels.device)[:, None, None] for v in (self.mean, self.std))
+        mean, std = (_by_channel(values, levels.device) for values in (self.mean, self.std))
         return (pixels.to(torch.float32) * self.scale - mean) / std
 
     def _size(self, old_width: int, old_height: int) -> tuple[int, int] | None:
@@ -196,6 +200,12 @@ class Preprocess:
         return (self.short_side, longer) if old_width <= old_height else (longer, self.short_side)
 
 
+@lru_cache(maxsize=256)
+def _by_channel(values: tuple[float, float, float], device: torch.device) -> Tensor:
+    """A number a channel, kept on the device."""
+    return torch.tensor(values, device=device)[:, None, None]
+
+
 def _centre(pixels: Tensor, size: tuple[int, int]) -> Tensor:
     """Centre crop of the last two dimensions; an image smaller than the crop is padded with black."""
     height, width = size
@@ -207,7 +217,7 @@ def _centre(pixels: Tensor, size: tuple[int, int]) -> Tensor:
     return pixels[..., top : top + height, left : left + width]
 
 
-def from_processor(config: Mapping[str, Any]) -> Preprocess:
+def from_processor(config: JsonObject) -> Preprocess:
     """The preprocessing that a hub's preprocessor_config.json describes."""
     cropped = bool(config.get("do_center_crop", "crop_size" in config)) and bool(config.get("crop_size"))
     short, exact = None, None

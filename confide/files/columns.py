@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.checks import InputError
-
-Columns = dict[str, NDArray[Any]]
+from confide.types import Columns
 
 LABEL_COLUMNS = ("label", "labels", "true_label", "y_true", "target", "targets", "y")
 ID_COLUMNS = ("id", "ids")

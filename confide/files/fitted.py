@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -19,6 +19,7 @@ from torch import Tensor
 from confide.checks import InputError
 from confide.files import formats
 from confide.files.formats import Format
+from confide.types import JsonObject
 
 T = TypeVar("T")
 INLINE_DTYPES = {"float64": torch.float64, "int64": torch.int64}
@@ -33,7 +34,7 @@ DAMAGE = (
 class FittedState:
     """What a fitted thing is made of: a record of plain JSON values, and tensors."""
 
-    record: Mapping[str, Any]
+    record: JsonObject
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
 
 
@@ -53,7 +54,7 @@ def save_fitted(path: str | Path, format: Format, state: FittedState) -> Path:
     if target.suffix == ".safetensors":
         formats.write_checkpoint(target, state.tensors, {"format": format.tag, **words})
         return target
-    record: dict[str, Any] = {"format": format.tag, **state.record}
+    record: JsonObject = {"format": format.tag, **state.record}
     if format.inline:
         record["values"] = {name: _as_numbers(name, tensor) for name, tensor in state.tensors.items()}
     elif state.tensors:
@@ -97,7 +98,7 @@ def check_ending(path: str | Path, format: Format) -> None:
         raise InputError(f"{path} must end in {' or '.join(format.endings)} to hold {format.what}, got '{ending}'")
 
 
-def need_fields(record: Mapping[str, Any], kinds: Mapping[str, type | tuple[type, ...]]) -> None:
+def need_fields(record: JsonObject, kinds: Mapping[str, type | tuple[type, ...]]) -> None:
     """These fields, each of its kind; a bool is no number."""
     for name, kind in kinds.items():
         if not isinstance(record[name], kind) or isinstance(record[name], bool):
@@ -139,7 +140,7 @@ def _read_json(source: Path, format: Format) -> FittedState:
     return FittedState(record, {name: _as_tensor(value) for name, value in values.items()})
 
 
-def _as_numbers(name: str, tensor: Tensor) -> dict[str, Any]:
+def _as_numbers(name: str, tensor: Tensor) -> JsonObject:
     dtype = "int64" if tensor.dtype == torch.int64 else "float64"
     numbers = tensor.cpu().to(INLINE_DTYPES[dtype])
     if not bool(torch.isfinite(numbers).all()):
@@ -147,5 +148,5 @@ def _as_numbers(name: str, tensor: Tensor) -> dict[str, Any]:
     return {"dtype": dtype, "shape": list(tensor.shape), "data": numbers.flatten().tolist()}
 
 
-def _as_tensor(value: Mapping[str, Any]) -> Tensor:
+def _as_tensor(value: JsonObject) -> Tensor:
     return torch.tensor(value["data"], dtype=INLINE_DTYPES[value["dtype"]]).reshape(value["shape"])

@@ -30,6 +30,7 @@ from torch import Tensor
 from confide import __version__
 from confide.checks import InputError, MissingExtra, OptionError, printable
 from confide.files.disk import atomic
+from confide.types import AnyArray, Columns
 
 # What confide writes, and in which version: the only place that knows either.
 
@@ -293,9 +294,6 @@ def tensor_metadata(path: str | Path) -> dict[str, str]:
         raise InputError(f"{path} must be a whole safetensors file, but reading it failed: {error}") from None
 
 
-Table = dict[str, NDArray[Any]]
-
-
 def write_text(path: str | Path, text: str) -> None:
     """Write text atomically, UTF-8.
 
@@ -411,7 +409,7 @@ def reading(path: str | Path, kind: str = "file of its kind") -> Iterator[None]:
         raise InputError(f"{path} must be a readable {kind}, but reading it failed: {why}") from None
 
 
-def read_table(path: str | Path) -> tuple[Table, dict[str, str]]:
+def read_table(path: str | Path) -> tuple[Columns, dict[str, str]]:
     """Columns and metadata of an npz, parquet, csv or jsonl file; a vector per row becomes an n x c column.
 
     Args:
@@ -469,7 +467,7 @@ def write_table(
     path = Path(path)
     if path.suffix == ".npz":
         with atomic(path) as temporary, open(temporary, "wb") as file:
-            arrays: dict[str, Any] = {k: np.asarray(v) for k, v in columns.items()}
+            arrays: dict[str, AnyArray] = {k: np.asarray(v) for k, v in columns.items()}
             arrays |= {"metadata": np.array(json.dumps(dict(metadata)))} if metadata else {}
             np.savez_compressed(file, **arrays)
     elif path.suffix == ".parquet":
@@ -507,7 +505,7 @@ UNPACKED_AT_LEAST, UNPACKED_RATIO = 1 << 30, 50
 """Bytes that an npz may always unpack to; and how many times its own size, where that is more."""
 
 
-def _read_npz(path: Path) -> tuple[Table, dict[str, str]]:
+def _read_npz(path: Path) -> tuple[Columns, dict[str, str]]:
     _check_sizes(path)
     try:
         with np.load(path, allow_pickle=False) as archive:
@@ -564,7 +562,7 @@ def arrow_to_numpy(column: pa.ChunkedArray) -> NDArray[Any]:
     return np.asarray(values).reshape(len(joined), width)
 
 
-def _read_parquet(path: Path) -> tuple[Table, dict[str, str]]:
+def _read_parquet(path: Path) -> tuple[Columns, dict[str, str]]:
     table = pq.read_table(path)
     metadata = text_metadata(table.schema.metadata)
     return {name: arrow_to_numpy(table.column(name)) for name in table.column_names}, metadata
@@ -576,7 +574,7 @@ def text_metadata(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
     return {k.decode(): v.decode() for k, v in own if k not in (b"pandas", b"ARROW:schema")}
 
 
-def _read_csv(path: Path) -> tuple[Table, dict[str, str]]:
+def _read_csv(path: Path) -> tuple[Columns, dict[str, str]]:
     from pyarrow import csv as arrow_csv
 
     with pa.input_stream(path) as lines:
@@ -586,7 +584,7 @@ def _read_csv(path: Path) -> tuple[Table, dict[str, str]]:
     return {name: arrow_to_numpy(table.column(name)) for name in table.column_names}, {}
 
 
-def _read_jsonl(path: Path) -> tuple[Table, dict[str, str]]:
+def _read_jsonl(path: Path) -> tuple[Columns, dict[str, str]]:
     """A JSON object a line; lists of numbers of one length become n x c, other nested values stay JSON text."""
     from pyarrow import json as arrow_json
 
@@ -666,7 +664,7 @@ def _tensor_digest(tensors: Mapping[str, Tensor], notes: Mapping[str, str]) -> s
 
 def table_batches(
     path: str | Path, rows: int, columns: Sequence[str] | None = None
-) -> Iterator[tuple[Table, dict[str, str]]]:
+) -> Iterator[tuple[Columns, dict[str, str]]]:
     """A table in parts of about so many rows: parquet is read part by part, other formats whole.
 
     Args:
@@ -688,7 +686,7 @@ def table_batches(
         raise InputError(f"{path} must be a readable parquet file, but reading it failed: {error}") from None
 
 
-def read_between(path: str | Path, column: str, low: int, high: int) -> Table:
+def read_between(path: str | Path, column: str, low: int, high: int) -> Columns:
     """The rows of a parquet file, sorted by that column, whose value is at least `low` and below `high`."""
     with reading(path, "parquet file"):
         table = pq.read_table(Path(path), filters=[(column, ">=", low), (column, "<", high)])

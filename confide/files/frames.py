@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.checks import InputError, check_choice
+from confide.types import AnyArray
 
 LIBRARIES = ("pandas", "polars")
 
@@ -40,7 +41,7 @@ def column_array(column: Any) -> NDArray[Any]:
     return values
 
 
-def as_frame(columns: Mapping[str, Any], library: str | None = None) -> Any:
+def as_frame(columns: Mapping[str, AnyArray], library: str | None = None) -> Any:
     """A data frame of these columns, by the library named, or the one that is in use or installed.
 
     Args:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from confide.checks import InputError
 from confide.files import formats
 from confide.files.disk import atomic
+from confide.types import Options
 
 SHARDS_MANIFEST = "manifest.json"
 
@@ -22,7 +22,7 @@ class ExtractionPlan:
     """What a folder of shards holds: a stopped extraction goes on only where all of this is equal."""
 
     extractor: str
-    options: Mapping[str, Any]
+    options: Options
     split: str
     n: int
     inputs: str
@@ -47,7 +47,7 @@ class ShardManifest:
     dtype: str
     dim: int
     split: str | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Options = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,11 +11,10 @@ import json
 import os
 import secrets
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from confide.files import disk
+from confide.types import JsonObject
 
 KEY_BYTES = 32
 
@@ -26,13 +25,13 @@ def config_folder() -> Path:
     return Path(own or Path.home() / ".config") / "confide"
 
 
-def sign(content: Mapping[str, Any]) -> dict[str, Any]:
+def sign(content: JsonObject) -> JsonObject:
     """The JSON object with its signature; without one where this user can keep no key."""
     key = _key(create=True)
     return dict(content) if key is None else {**content, "signature": _signature(content, key)}
 
 
-def is_signed_here(content: Mapping[str, Any]) -> bool:
+def is_signed_here(content: JsonObject) -> bool:
     """Whether this user's key signed the JSON object, and nothing of it changed since."""
     key, signature = _key(create=False), content.get("signature")
     rest = {name: value for name, value in content.items() if name != "signature"}
@@ -43,7 +42,7 @@ def is_signed_here(content: Mapping[str, Any]) -> bool:
     )
 
 
-def _signature(content: Mapping[str, Any], key: bytes) -> str:
+def _signature(content: JsonObject, key: bytes) -> str:
     text = json.dumps(content, sort_keys=True)
     return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
 

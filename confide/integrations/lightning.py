@@ -12,7 +12,7 @@ trainer.fit(classifier, train_loader, val_loader)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ from torch import Tensor
 from confide.checks import InputError, MissingExtra
 from confide.integrations.epoch_log import WORDS, gathered, logged_metrics
 from confide.losses import LossModule
+from confide.losses.base import Needs
 from confide.simplex.statistics import check
 
 __all__ = ["loss_callback", "metrics_callback", "predictions_of"]
@@ -31,7 +32,7 @@ def loss_callback(
     *,
     batch_to: Callable[[Any], tuple[Any, Tensor]] | None = None,
     loader: Any = None,
-    needs: Mapping[str, Any] | None = None,
+    needs: Needs | None = None,
 ) -> Any:
     """A Lightning callback for the LossModule that the LightningModule holds under the name `loss`.
 

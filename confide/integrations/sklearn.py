@@ -15,6 +15,7 @@ from confide.calibrators import Calibrator
 from confide.checks import InputError, MissingExtra, check_choice, check_range
 from confide.evaluation.operating_points import apply_operating_point, operating_point
 from confide.predictions import Predictions
+from confide.types import Options
 
 try:
     from sklearn import get_config
@@ -68,12 +69,12 @@ class _WrappedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  #
     def _prefit(self) -> bool:
         return False
 
-    def _fitted(self, inner: Any, X: Any, y: Any, rows: Any, metadata: dict[str, Any]) -> Any:
+    def _fitted(self, inner: Any, X: Any, y: Any, rows: Any, metadata: Options) -> Any:
         """A copy of the inner classifier fitted on these rows, with their part of weights and the like."""
         part = {name: rows_at(values, rows) for name, values in metadata.items()}
         return clone(inner).fit(rows_at(X, rows), rows_at(y, rows), **part)
 
-    def _metadata(self, inner: Any, y: Any, sample_weight: Any, fit_params: dict[str, Any]) -> dict[str, Any]:
+    def _metadata(self, inner: Any, y: Any, sample_weight: Any, fit_params: Options) -> Options:
         """What the inner fit is given beside samples and labels: what was routed, or weights where it takes them."""
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, y)
@@ -177,7 +178,7 @@ class ConfideClassifier(_WrappedClassifier):
         estimator: Any = None,
         calibrator: str = "temperature",
         cv: Any = 5,
-        options: dict[str, Any] | None = None,
+        options: Options | None = None,
     ) -> None:
         self.estimator = estimator
         self.calibrator = calibrator
@@ -204,9 +205,7 @@ class ConfideClassifier(_WrappedClassifier):
         self._adopt(fitted)
         return self
 
-    def _out_of_fold(
-        self, inner: Any, X: Any, y: Any, codes: NDArray[np.int64], metadata: dict[str, Any]
-    ) -> Predictions:
+    def _out_of_fold(self, inner: Any, X: Any, y: Any, codes: NDArray[np.int64], metadata: Options) -> Predictions:
         folds = self.cv
         if isinstance(folds, (int, np.integer)) and np.bincount(codes).min() < folds:
             raise ValueError(f"{folds}-fold calibration needs at least {folds} samples of each class; take fewer folds")
@@ -241,7 +240,7 @@ class _HoldoutClassifier(_WrappedClassifier):
     def _prefit(self) -> bool:
         return isinstance(self.holdout, str) and self.holdout == PREFIT
 
-    def _held_out(self, X: Any, y: Any, sample_weight: Any, fit_params: dict[str, Any]) -> Predictions:
+    def _held_out(self, X: Any, y: Any, sample_weight: Any, fit_params: Options) -> Predictions:
         inner, X, y, codes = self._begin(X, y)
         metadata = self._metadata(inner, y, sample_weight, fit_params)
         if self._prefit:
@@ -392,7 +391,7 @@ class CalibratorTransformer(TransformerMixin, BaseEstimator):  # type: ignore[mi
         options: of the calibrator, or None.
     """
 
-    def __init__(self, word: str = "temperature", inputs: str = "probs", options: dict[str, Any] | None = None) -> None:
+    def __init__(self, word: str = "temperature", inputs: str = "probs", options: Options | None = None) -> None:
         self.word = word
         self.inputs = inputs
         self.options = options

@@ -33,7 +33,7 @@ from confide.checks import (
 )
 from confide.registry import Method, OptionSpec, Registry
 from confide.simplex.reference import BAD_NUMBER, FusedLoss, LossValues, set_flag
-from confide.types import Labels, Logits, PerSample, Scalar
+from confide.types import AnyArray, Labels, Logits, Options, PerSample, Scalar
 
 # The registry: word -> loss.
 
@@ -51,6 +51,8 @@ LOSSES = Registry("loss", LossSpec)
 REDUCTIONS = ("mean", "sum", "none")
 
 LossFunction = Callable[..., PerSample]
+Needs = Mapping[str, AnyArray]
+"""What a loss needs beside logits and labels, by the names of its signature: ids, weights, groups and the like."""
 L = TypeVar("L", bound="LossModule")
 
 
@@ -243,7 +245,7 @@ class LossModule(nn.Module, ABC):
         class_weights = self._buffers["class_weights"]
         return evaluate_batch(method, self.values, logits, labels, needs, class_weights, self.ignore_index)
 
-    def bound_needs(self) -> dict[str, Any]:
+    def bound_needs(self) -> Needs:
         """Needs that were given once, at creation."""
         return {}
 
@@ -281,7 +283,7 @@ class LossModule(nn.Module, ABC):
 class FunctionLoss(LossModule):
     """A loss without state, with its options bound."""
 
-    def __init__(self, method: Method[LossSpec], options: Mapping[str, Any]) -> None:
+    def __init__(self, method: Method[LossSpec], options: Options) -> None:
         super().__init__()
         self.method = method
         self.options = {k: v for k, v in options.items() if k in method.options}
@@ -302,14 +304,14 @@ class FunctionLoss(LossModule):
         values: LossValues = self.method.function(logits, labels, **self.options, **needs)
         return values
 
-    def bound_needs(self) -> dict[str, Any]:
+    def bound_needs(self) -> Needs:
         return self.bound
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> Options:
         # The registered function hides behind the checked one that has its name, where pickle does not find it.
         return {**self.__dict__, "method": None}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: Options) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
         self.method = LOSSES.get(self.word)
 
@@ -455,7 +457,7 @@ def evaluate_batch(
     values_of: Callable[..., LossValues],
     logits: Any,
     labels: Any,
-    needs: Mapping[str, Any],
+    needs: Needs,
     class_weights: Tensor | None,
     ignore_index: int | None,
 ) -> BatchLoss:
@@ -489,7 +491,7 @@ def _values_without_ignored(
     values_of: Callable[..., LossValues],
     logits: Tensor,
     labels: Tensor,
-    needs: Mapping[str, Any],
+    needs: Needs,
     keep: Tensor,
 ) -> Tensor:
     """Zero for ignored samples. Where samples act on each other the ignored ones are taken out first."""
@@ -512,7 +514,7 @@ def weights_of_samples(class_weights: Tensor, labels: Tensor, num_classes: int, 
     return weights if keep is None else torch.where(keep, weights, torch.zeros_like(weights))
 
 
-def check_needs(word: str, required: tuple[str, ...], needs: Mapping[str, Any]) -> None:
+def check_needs(word: str, required: tuple[str, ...], needs: Needs) -> None:
     """Every need of the loss must come with the call, and nothing else: what a loss ignored would seem to act."""
     for name in required:
         if needs.get(name) is None:

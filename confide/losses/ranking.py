@@ -349,7 +349,7 @@ class CorrectnessRanking(LossModule):
         self.passes[1] += 1
         self.passes[0] += (self.passes[1] > 1).to(self.passes)
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: Any) -> None:
         saved = state_dict.get(prefix + "counts")
         if saved is not None and self.grows:
             self.counts = self.counts.new_zeros(saved.shape)

@@ -21,7 +21,7 @@ from confide.metrics.view import View, metric_samples, score_name
 from confide.predictions import Predictions
 from confide.registry import Method, MethodSpec, Registry
 from confide.results import Better, Measurement, MetricInfo, MetricKind
-from confide.types import Floats
+from confide.types import Floats, JsonObject, Options
 
 BINNINGS = ("width", "mass")
 SCALES = {"%": 100.0, "pts": 100.0, "× 1000": 1000.0}
@@ -39,7 +39,7 @@ class Variant:
     """
 
     word: str
-    options: Mapping[str, Any] | None = None
+    options: Options | None = None
     _: KW_ONLY
     title: str
     meaning: str
@@ -91,7 +91,7 @@ class MetricSpec(MethodSpec):
     chance: Callable[..., Floats] | None = None
     resample: Callable[..., Any] = _not_whole
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """Field -> value, for listings: what a reader is told stands among the other facts."""
         facts = super().as_dict()
         info = asdict(facts.pop("info"))
@@ -124,7 +124,7 @@ def metric(
     short: str = "",
     tables: Mapping[str, int] | None = None,
     variants: tuple[Variant, ...] = (),
-    corners: tuple[dict[str, Any], ...] = (),
+    corners: tuple[Options, ...] = (),
     **facts: Any,
 ) -> Callable[[Callable[..., float]], Metric]:
     """Decorator: makes `(view, *, options) -> float` the public metric of that word and registers it.
@@ -211,7 +211,7 @@ def names() -> tuple[str, ...]:
     return METRICS.names()
 
 
-def parse_metric(word: str) -> tuple[Method[MetricSpec], dict[str, Any]]:
+def parse_metric(word: str) -> tuple[Method[MetricSpec], Options]:
     """A word of the table as a metric and its options: `ece_mass` is `ece` with binning="mass"."""
     if word not in METRICS:
         for method in METRICS:
@@ -224,7 +224,7 @@ def parse_metric(word: str) -> tuple[Method[MetricSpec], dict[str, Any]]:
     return METRICS.get(word), {}
 
 
-def metric_name(method: Method[MetricSpec], options: dict[str, Any]) -> str:
+def metric_name(method: Method[MetricSpec], options: Options) -> str:
     """The name of a measurement: the word, with `_mass` or `_width` where the bins are not the default ones."""
     default = method.options.get("binning")
     chosen = options.get("binning", default)
@@ -279,7 +279,7 @@ def table_words(table: str) -> tuple[str, ...]:
     return tuple(info.word for info in sorted(own, key=lambda info: info.tables[table]))
 
 
-def value_of(method: Method[MetricSpec], view: View, options: dict[str, Any]) -> float:
+def value_of(method: Method[MetricSpec], view: View, options: Options) -> float:
     """The number of a metric on weighted samples."""
     return float(method.spec.value(view, **options))
 
@@ -309,7 +309,7 @@ def measure_many(predictions: Predictions, words: Sequence[str]) -> dict[str, fl
     return values
 
 
-def measure(method: Method[MetricSpec], predictions: Predictions, options: dict[str, Any]) -> Measurement:
+def measure(method: Method[MetricSpec], predictions: Predictions, options: Options) -> Measurement:
     """A metric's measurement; interval and chance level are computed when they are first asked for."""
     method.check_options(options)
     missing = [name for name in method.needs if name not in options]
@@ -328,12 +328,12 @@ def measure(method: Method[MetricSpec], predictions: Predictions, options: dict[
     )
 
 
-def _interval(method: Method[MetricSpec], view: View, options: dict[str, Any], value: float) -> tuple[float, float]:
+def _interval(method: Method[MetricSpec], view: View, options: Options, value: float) -> tuple[float, float]:
     chance = intervals.chance_of(method, view, options, value)
     return intervals.interval_of(method, view, options, value, chance)
 
 
-def note_of(method: Method[MetricSpec], options: dict[str, Any], view: View) -> str | None:
+def note_of(method: Method[MetricSpec], options: Options, view: View) -> str | None:
     """Options that differ from the defaults, what was resampled only in part, and too few errors, in words."""
     shown_elsewhere = ("score", "binning")
     changed = {k: v for k, v in options.items() if k not in shown_elsewhere and v != method.options.get(k)}
@@ -392,7 +392,7 @@ class Accumulator:
     metric needs all probabilities at once.
     """
 
-    def __init__(self, method: Method[MetricSpec], options: dict[str, Any]) -> None:
+    def __init__(self, method: Method[MetricSpec], options: Options) -> None:
         self.method, self.options = method, options
         self.reset()
 
@@ -501,12 +501,12 @@ class Accumulator:
         self._classes = max(self._classes, other._classes)
         self._from_probabilities |= other._from_probabilities
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> Options:
         state = dict(self.__dict__)
         state["method"] = self.method.word
         return state
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: Options) -> None:
         self.__dict__.update(state)
         self.method = parse_metric(state["method"])[0]
 

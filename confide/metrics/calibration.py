@@ -44,6 +44,10 @@ def binned_error(sums: BinSums, norm: int | str) -> float:
     return float((gaps / count).max() if norm == "max" else (gaps / count).mean())
 
 
+MOST_KEPT = 1 << 14
+"""Bins of so many samples are kept for the next metric; of more they would cost memory, and little time is saved."""
+
+
 @dataclass(frozen=True, eq=False)
 class Binned:
     """Samples from the most confident on: their bin, confidence less correctness, weight, and sums of these per bin.
@@ -63,6 +67,8 @@ class Binned:
     @classmethod
     def of(cls, view: View, bins: int, binning: str, closed: str = "right", edges: str = "rank") -> Binned:
         """The samples of a view in the bins of the expected calibration error."""
+        if view.base.n > MOST_KEPT:
+            return cls._of(view, bins, binning, closed, edges)
         return view.derived((cls, bins, binning, closed, edges), lambda: cls._of(view, bins, binning, closed, edges))
 
     @classmethod
@@ -180,8 +186,7 @@ class Binned:
         several as one the covariance of the units' sums is what is known: normal draws have it. Errors of the same bins
         (ECE, MCE) that ask with the same stream share the draws.
         """
-        state: dict[str, Any] = rng.bit_generator.state["state"]
-        key = (draws, int(state["state"]))
+        key = (draws, int(rng.bit_generator.state["state"]["state"]))
         if key not in self._drawn:
             self._drawn[key] = self._chance_gaps(draws, rng)
         return self._drawn[key]
@@ -363,7 +368,8 @@ def ece(
     "mce",
     paper="Naeini et al., 2015, doi:10.1609/aaai.v29i1.9602",
     title="MCE",
-    meaning="The largest gap between confidence and accuracy in any bin; bins with few samples make it noisy.",
+    meaning="The largest gap between confidence and accuracy in any bin; few samples in a bin make it noisy and its "
+    "interval rough.",
     corners=({"bins": 1}, {"binning": "mass"}, {"closed": "left"}),
     influence=mce_influence,
     chance=mce_chance,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -25,7 +24,7 @@ from confide.metrics.view import MetricSamples, View
 from confide.numerics.binning import bin_of, mass_bin_of_rank, mass_starts, order_edges, width_bin_of, width_edges
 from confide.predictions import Predictions, ProbabilityOutputs
 from confide.random import generator
-from confide.types import Floats, Indices
+from confide.types import Floats, Indices, Options
 
 RESAMPLES = 200
 LARGEST = 50_000
@@ -105,7 +104,7 @@ def errors_of(cells: Floats, total: Floats) -> Floats:
     return np.asarray(np.abs(cells).sum(axis=(1, 2)) / (total * cells.shape[1]))
 
 
-def width_bootstrap_draws(base: MetricSamples, options: dict[str, Any], seed: int) -> tuple[Floats, float]:
+def width_bootstrap_draws(base: MetricSamples, options: Options, seed: int) -> tuple[Floats, float]:
     """Class-wise ECE of resamples, and the factor of their spread where only some rows were resampled."""
     rng = generator(seed, "classwise bootstrap")
     base, factor = thinned(base, LARGEST, rng)
@@ -164,7 +163,7 @@ def most_mass_rows(predictions: Predictions) -> int:
     return min(LARGEST, max(1, MASS_ELEMENTS // predictions.num_classes))
 
 
-def weighted_errors(predictions: Predictions, weights: NDArray[np.float32], options: dict[str, Any]) -> Floats:
+def weighted_errors(predictions: Predictions, weights: NDArray[np.float32], options: Options) -> Floats:
     """Class-wise ECE of every row of weights; copies of a sample, or parts of its weight, may part at an edge.
 
     Bins between samples are those of the record, whatever the weights.
@@ -196,7 +195,7 @@ def probabilities_of(predictions: Predictions) -> Floats:
     return np.concatenate([block for _, block in blocks(predictions)])
 
 
-def bootstrap_draws(base: MetricSamples, options: dict[str, Any], seed: int) -> tuple[Floats, float]:
+def bootstrap_draws(base: MetricSamples, options: Options, seed: int) -> tuple[Floats, float]:
     """Class-wise ECE of resamples, and the factor of their spread where only some rows were resampled."""
     if options.get("binning", "width") == "width":
         return width_bootstrap_draws(base, options, seed)

@@ -22,8 +22,8 @@ from confide.numerics.binomial import wilson_interval
 from confide.results import TAILS, Z
 from confide.types import Flags, Floats, Indices
 
-Interval = tuple[float, float]
-UNKNOWN: Interval = (math.nan, math.nan)
+Bounds = tuple[float, float]
+UNKNOWN: Bounds = (math.nan, math.nan)
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,13 +166,13 @@ def erf(values: Floats) -> Floats:
 # The four shapes.
 
 
-def mean_interval(value: float, spread: Spread) -> Interval:
+def mean_interval(value: float, spread: Spread) -> Bounds:
     """Student's interval of a mean."""
     half = spread.quantile * math.sqrt(spread.variance)
     return value - half, value + half
 
 
-def rate_interval(value: float, spread: Spread, fewest: float, quantile: float | None = None) -> Interval:
+def rate_interval(value: float, spread: Spread, fewest: float, quantile: float | None = None) -> Bounds:
     """Wilson's interval with as many draws as have this variance; at 0 and 1, where it has none, `fewest`."""
     apart = value * (1 - value)
     if spread.variance <= 0 and 0 < value < 1:
@@ -181,7 +181,7 @@ def rate_interval(value: float, spread: Spread, fewest: float, quantile: float |
     return wilson_interval(value, max(draws, 1e-9), quantile or spread.quantile)
 
 
-def rare_interval(value: float, spread: Spread, one_error: float) -> Interval:
+def rare_interval(value: float, spread: Spread, one_error: float) -> Bounds:
     """Gamma interval of a sum over rare errors (Fay & Feuer, 1997, with the mean weight of Tiwari et al., 2006).
 
     A sum with mean v and variance s is like a scaled Poisson count of v^2 / s errors; the upper end counts one more.
@@ -195,7 +195,7 @@ def rare_interval(value: float, spread: Spread, one_error: float) -> Interval:
     return low, high
 
 
-def error_interval(value: float, spread: Spread, without_noise: float, rejected_above: float) -> Interval:
+def error_interval(value: float, spread: Spread, without_noise: float, rejected_above: float) -> Bounds:
     """Interval of a calibration error, made of its square.
 
     Noise pushes a calibration error up. What it adds to the square of the value is taken off the squares of both ends,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from confide.metrics import resampling
 from confide.metrics.influence import (
     UNKNOWN,
+    Bounds,
     Influence,
-    Interval,
     Spread,
     error_interval,
     mean_interval,
@@ -25,6 +25,7 @@ from confide.metrics.view import Design, View
 from confide.random import generator
 from confide.registry import Method
 from confide.results import Z
+from confide.types import Options
 
 if TYPE_CHECKING:
     from confide.metrics.base import MetricSpec
@@ -37,7 +38,7 @@ FEW_ERRORS = 10
 def chance_of(
     method: Method[MetricSpec],
     view: View,
-    options: dict[str, Any],
+    options: Options,
     value: float,
     *,
     draws: int = RESAMPLES,
@@ -86,13 +87,13 @@ def fewest_of(influence: Influence, spread: Spread) -> float:
 def interval_of(
     method: Method[MetricSpec],
     view: View,
-    options: dict[str, Any],
+    options: Options,
     value: float,
     chance: Null | None,
     *,
     how: str = THEORY,
     seed: int = 0,
-) -> Interval:
+) -> Bounds:
     """The 95 % interval of a metric; it holds the value and stays in the metric's range.
 
     By theory where the metric has influence values, else, or if asked for, from resamples.
@@ -130,7 +131,7 @@ def shaped_interval(
     *,
     one_error: float = 0.0,
     fewest: float = math.inf,
-) -> Interval:
+) -> Bounds:
     """The interval of a value with this spread, in the shape of the metric: rare, of a rate or of a mean."""
     if method.spec.rare:
         bounds = rare_interval(value, spread, one_error)
@@ -143,7 +144,7 @@ def shaped_interval(
     return _within(method.spec, value, bounds)
 
 
-def _within(spec: MetricSpec, value: float, bounds: Interval) -> Interval:
+def _within(spec: MetricSpec, value: float, bounds: Bounds) -> Bounds:
     """An interval in the metric's range that holds the value; unknown ends stay so."""
     (low, high), (smallest, largest) = bounds, spec.range
     if not (math.isfinite(low) and math.isfinite(high)):

@@ -20,7 +20,7 @@ from confide.metrics.resampling import Resamples
 from confide.metrics.view import MetricSamples, View
 from confide.predictions import Predictions
 from confide.random import generator
-from confide.types import Floats
+from confide.types import Floats, Options
 
 RESAMPLES = 100
 NULL_DRAWS = 99
@@ -76,7 +76,7 @@ class KernelInputs:
         return np.asarray(draw_labels(self.probabilities, draws, rng).T)
 
 
-def errors_of(rows: KernelInputs, truth: NDArray[Any], weights: Floats, options: dict[str, Any]) -> Floats:
+def errors_of(rows: KernelInputs, truth: NDArray[Any], weights: Floats, options: Options) -> Floats:
     """Kernel calibration error of every draw: its `truth` (labels or hits) and `weights`, both `draws x n`.
 
     A row without a neighbour in a resample is measured against its own probabilities: it counts 0. Copies of a row are
@@ -133,7 +133,7 @@ def _weights_of(view: View) -> Floats:
     return np.ones(view.base.n) if view.weights is None else view.weights
 
 
-def bootstrap_draws(base: MetricSamples, options: dict[str, Any], seed: int) -> tuple[Floats, float]:
+def bootstrap_draws(base: MetricSamples, options: Options, seed: int) -> tuple[Floats, float]:
     """The error of 100 resamples, and the factor of their spread where only 2,000 rows were resampled."""
     rng = generator(seed, "kernel bootstrap")
     base, factor = thinned(base, LARGEST, rng)

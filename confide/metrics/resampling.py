@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from confide.numerics.binomial import matched_binomial, wilson_interval
 from confide.random import generator
 from confide.registry import Method
 from confide.results import LEVEL, TAILS, Z
-from confide.types import Floats
+from confide.types import Floats, Options
 
 if TYPE_CHECKING:
     from confide.metrics.base import MetricSpec
@@ -113,7 +113,7 @@ def run_chunks(work: Callable[[int], None], total: int) -> None:
         list(pool.map(work, range(0, total, CHUNK)))
 
 
-def bootstrap_draws(method: Method[MetricSpec], base: MetricSamples, options: dict[str, Any], seed: int) -> Floats:
+def bootstrap_draws(method: Method[MetricSpec], base: MetricSamples, options: Options, seed: int) -> Floats:
     """A metric on resamples; where it needs all probabilities, on at most some rows, with the spread of all."""
     if method.spec.whole:
         draws, factor = method.spec.resample(base, options, seed)
@@ -126,7 +126,7 @@ def bootstrap_draws(method: Method[MetricSpec], base: MetricSamples, options: di
 def bootstrap_interval(
     method: Method[MetricSpec],
     base: MetricSamples,
-    options: dict[str, Any],
+    options: Options,
     value: float,
     chance: Null | None,
     seed: int = 0,
@@ -158,9 +158,7 @@ def without_chance(value: float, draws: Floats, chance: float) -> Floats:
     return np.asarray(np.sqrt(np.maximum(0.0, squares - squares.mean() + value**2 - chance**2)))
 
 
-def null_draws(
-    method: Method[MetricSpec], base: MetricSamples, options: dict[str, Any], resamples: int, seed: int
-) -> Floats:
+def null_draws(method: Method[MetricSpec], base: MetricSamples, options: Options, resamples: int, seed: int) -> Floats:
     """A calibration error with correctness drawn as Bernoulli(confidence), the confidences as they are."""
     resamples = min(resamples, max(FEWEST_DRAWS, MOST_DRAWN // base.n))
     sure = base.ordered("msp").values.astype(np.float64)

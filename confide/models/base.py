@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from confide.checks import InputError, check_choice, check_number, check_options, did_you_mean
 from confide.registry import Method, MethodSpec, Registry
+from confide.types import Options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +88,7 @@ def names() -> tuple[str, ...]:
     return tuple(f"{word}:<name>" if MODELS.get(word).spec.named else word for word in MODELS.names())
 
 
-def method(word: str) -> tuple[Method[ModelSpec], dict[str, Any]]:
+def method(word: str) -> tuple[Method[ModelSpec], Options]:
     """The registered model of a word, and the name after the colon for `timm:<name>` and `hf:<name>`.
 
     Args:
@@ -150,7 +151,7 @@ def create(word: str, shape: tuple[int, ...], num_classes: int, **options: Any) 
     return model
 
 
-def check_values(model: Method[ModelSpec], options: Mapping[str, Any], named: Mapping[str, Any]) -> None:
+def check_values(model: Method[ModelSpec], options: Options, named: Options) -> None:
     """Options of a model must be among those it has, and of the kind of their defaults."""
     check_options(model.word, "model", options, [name for name in model.options if name not in named])
     for name, value in options.items():

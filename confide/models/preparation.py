@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -21,6 +21,7 @@ from confide import random
 from confide.checks import InputError, MissingExtra
 from confide.files.formats import plain
 from confide.records import Dataset, Split
+from confide.types import JsonObject
 
 PAD, UNKNOWN = 0, 1
 _WORD = re.compile(r"\w+|[^\w\s]")
@@ -40,15 +41,15 @@ class Preparation:
     words: tuple[str, ...] = ()
     tokenizer: str = ""
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """Plain dictionary; `from_dict` reads it back."""
-        values: dict[str, Any] = plain(asdict(self))
+        values: JsonObject = plain(asdict(self))
         return values
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Preparation:
+    def from_dict(cls, values: JsonObject) -> Preparation:
         """The preparation of a checkpoint."""
-        fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+        fields: JsonObject = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
         return cls(**fields)
 
     def check(self, split: Split, where: str) -> None:

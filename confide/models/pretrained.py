@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from confide.checks import InputError, MissingExtra
 from confide.models.base import MODELS, Classifier, feature_width
+from confide.types import Options
 
 # ---- Every model of timm, by name: `timm:<name>` ----
 
@@ -55,7 +56,7 @@ def timm(
 
 
 def _timm_body(library: Any, name: str, shape: tuple[int, ...], pretrained: bool) -> nn.Module:
-    options: dict[str, Any] = {"pretrained": pretrained, "num_classes": 0, "in_chans": shape[0]}
+    options: Options = {"pretrained": pretrained, "num_classes": 0, "in_chans": shape[0]}
     try:
         try:
             body: nn.Module = library.create_model(name, **options, img_size=shape[1])
@@ -98,7 +99,7 @@ class HubEncoder(nn.Module):
         return mean_over_tokens(hidden, mask)
 
     def _of_image(self, inputs: Tensor) -> Tensor:
-        more: dict[str, Any] = {"interpolate_pos_encoding": True} if self.resized else {}
+        more: Options = {"interpolate_pos_encoding": True} if self.resized else {}
         hidden: Tensor = self.encoder(pixel_values=inputs, **more).last_hidden_state
         return hidden.mean(dim=(2, 3)) if hidden.ndim == 4 else hidden[:, 0]
 

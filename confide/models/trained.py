@@ -21,6 +21,7 @@ from confide.models.base import Classifier, check_output_width, create, method
 from confide.models.device import Device
 from confide.models.preparation import Feed, Preparation, rows_in_batches
 from confide.records import Split
+from confide.types import JsonObject, Options
 
 MODEL_FILE = "model.safetensors"
 """The file of a trained model in its folder."""
@@ -87,14 +88,14 @@ def load_network(path: str | Path) -> TrainedNetwork:
 class TrainedFile:
     """What `model.safetensors` holds; `settings` are all those of the training, as a plain dictionary."""
 
-    settings: Mapping[str, Any]
+    settings: JsonObject
     preparation: Preparation
     class_names: tuple[str, ...]
     weights: Mapping[str, Tensor]
     loss_state: Mapping[str, Tensor] = field(default_factory=dict)
     chosen_epoch: int = -1
     notes: tuple[str, ...] = ()
-    identity: Mapping[str, Any] = field(default_factory=dict)
+    identity: JsonObject = field(default_factory=dict)
 
     def write(self, folder: Path) -> None:
         """Write it into a folder, whole or not at all."""
@@ -147,7 +148,7 @@ def trained_file(path: str | Path) -> Path:
 
 
 def build_model(
-    word: str, options: Mapping[str, Any], preparation: Preparation, num_classes: int, *, load_pretrained: bool = True
+    word: str, options: Options, preparation: Preparation, num_classes: int, *, load_pretrained: bool = True
 ) -> Classifier:
     """The model of a word for prepared inputs; its output width is checked."""
     known, options = method(word)[0].options, dict(options)

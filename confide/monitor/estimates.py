@@ -21,7 +21,7 @@ from confide.numerics.logistic import fit_logistic
 from confide.predictions import Predictions
 from confide.random import uneven_shares
 from confide.results import Z
-from confide.types import Floats
+from confide.types import Floats, JsonObject
 
 BANDS = 5
 """Bands of confidence within which calibration is watched."""
@@ -363,7 +363,7 @@ def _class_drift(classes: Sequence[int], counts: tuple[int, ...]) -> Drift:
     return Drift("classes", distance, float(gammaincc(freedom / 2, statistic / 2)) if freedom else 1.0)
 
 
-def reference_from(record: Mapping[str, Any]) -> WatchReference:
+def reference_from(record: JsonObject) -> WatchReference:
     """The reference of a file."""
     by_difficulty, by_cells = record["by_difficulty"], record["by_cells"]
     if by_difficulty:

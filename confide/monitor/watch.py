@@ -7,7 +7,7 @@ A watch is rebuilt from that file alone, so a killed process loses at most the l
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -25,6 +25,7 @@ from confide.monitor.estimates import COLUMNS, AccuracyEstimate, Drift, WatchBat
 from confide.numerics.binomial import clopper_pearson
 from confide.predictions import Predictions
 from confide.results import LEVEL, OperatingPoint
+from confide.types import JsonObject
 
 SAMPLING = (
     "The alarms hold if the labelled samples are a random draw of those predicted, or carry weights (1 / how likely "
@@ -129,7 +130,7 @@ class _State:
         self.risk_wealth = Wealth(1, self.delta)
         self.calibration_wealth = Wealth(2 * len(self.reference.tolerance), self.delta)
 
-    def add(self, record: Mapping[str, Any]) -> None:
+    def add(self, record: JsonObject) -> None:
         """Take in one line of the file."""
         if "predictions" in record:
             self._add_predictions(record)
@@ -142,7 +143,7 @@ class _State:
         sample = self.samples.get(name)
         return sample.label if sample else self.early.get(name, (None, 1.0))[0]
 
-    def _add_predictions(self, record: Mapping[str, Any]) -> None:
+    def _add_predictions(self, record: JsonObject) -> None:
         own = record["predictions"]
         columns = {k: np.asarray(own[k], dtype=np.float64) for k in COLUMNS if k in own}
         classes = tuple(own["classes"]) if "classes" in own else None
@@ -261,7 +262,7 @@ class Monitor:
                 "point": None if point is None else formats.plain(point.to_dict()),
             }
         self._offset = 0
-        self._header: Mapping[str, Any] = {}
+        self._header: JsonObject = {}
         self._state: _State | None = None
         with appending(self.file) as lines:
             self._read(lines)
@@ -312,7 +313,7 @@ class Monitor:
             if not new:
                 self._take_labels(lines, ids, labels, None)
                 return self.batches[self.state.batches.index(self.state.samples[ids[0]].batch)]
-            own: dict[str, Any] = {"ids": [ids[k] for k in new], "confidence": batch.confidence[new].tolist()}
+            own: JsonObject = {"ids": [ids[k] for k in new], "confidence": batch.confidence[new].tolist()}
             if batch.classes is not None:
                 own["classes"] = [batch.classes[k] for k in new]
             for column in COLUMNS:
@@ -436,7 +437,7 @@ class Monitor:
                 ) from None
             self._offset += len(line)
 
-    def _write(self, lines: Any, record: Mapping[str, Any]) -> None:
+    def _write(self, lines: Any, record: JsonObject) -> None:
         lines.write(json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
         lines.flush()
         self._read(lines)

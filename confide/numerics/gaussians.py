@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 from torch import Tensor
 
+from confide.block_sizes import PRODUCT_ROWS
 from confide.checks import InputError, check_choice, check_number
 from confide.numerics.blocks import (
     HOST,
@@ -32,9 +33,6 @@ from confide.numerics.blocks import (
     working_block,
 )
 from confide.types import ClassIndices, Floats
-
-PRODUCT_ROWS = 2048
-"""Rows of one product on a CPU (16 times that on a GPU): few enough for float32 sums, enough for full speed."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ from confide.types import Floats
 # The unknowns come scaled to about unit curvature, so the full step is the natural one. A step is taken if the value
 # falls enough (Armijo) or, where rounding hides the fall, if the slope along it says so (Hager and Zhang, 2005).
 
-Objective = Callable[[Tensor], tuple[float, Tensor]]
+ValueAndSlope = Callable[[Tensor], tuple[float, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Minimum:
 
 
 def lbfgs(
-    objective: Objective,
+    objective: ValueAndSlope,
     size: int,
     *,
     tolerance: float,
@@ -94,7 +94,7 @@ def _lbfgs_direction(slope: Tensor, pairs: deque[tuple[Tensor, Tensor, float]]) 
 
 
 def _lbfgs_line_search(
-    objective: Objective, here: Tensor, value: float, slope: Tensor, direction: Tensor
+    objective: ValueAndSlope, here: Tensor, value: float, slope: Tensor, direction: Tensor
 ) -> tuple[float, float, Tensor] | None:
     """(step, value, slope) of an acceptable step along the direction, or None."""
     fall = float(torch.dot(slope, direction))
@@ -196,11 +196,11 @@ def _dot(left: Tensor, right: Tensor) -> float:
 
 # Newton for a handful of unknowns in a box: convex functions with their whole curvature at hand.
 
-Moments = Callable[[Floats], tuple[float, Floats, Floats]]
+Curvature = Callable[[Floats], tuple[float, Floats, Floats]]
 """Value, slope and curvature at a point."""
 
 
-def box_newton(moments: Moments, start: Floats, low: Floats, high: Floats, *, iterations: int = 100) -> Floats:
+def box_newton(moments: Curvature, start: Floats, low: Floats, high: Floats, *, iterations: int = 100) -> Floats:
     """The minimum of a convex function with low <= x <= high, to the rounding of its value.
 
     Unknowns at a bound that the slope pushes outward rest; the others take the Newton step, cut to the box and halved

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from confide import evaluation, scale, sets
+from confide.block_sizes import SHARD_ROWS
 from confide.calibrators import Calibrator
 from confide.calibrators.streams import SAMPLE_ROWS as FIT_ROWS, mean_moments, shard_moments, with_all_rows
 from confide.checks import InputError, check_range
@@ -31,13 +32,14 @@ from confide.evaluation.external_sort import (
     sortable_words,
     sorted_run,
 )
-from confide.evaluation.streaming import ROWS as SHARD_ROWS, shard_paths
+from confide.evaluation.streaming import shard_paths
 from confide.files import disk, formats
 from confide.files.columns import ID_COLUMNS
 from confide.predictions import Predictions, predictions_from_columns
 from confide.progress import Progress
 from confide.random import generator
 from confide.results import About, Evaluation, SetResult
+from confide.types import Columns, Options
 
 MOST_PARTS = 64
 """Parts that a folder is counted in, whoever counts: what is added up first does not depend on the workers."""
@@ -290,7 +292,7 @@ def evaluate_folder(
     if exact:
         words = sortable_words(metric_words(metrics))
         rankings = _rankings(paths, sketch, words, work, split, rows) if words else {}
-    options: dict[str, Any] = {"model": model, "seed": seed, "title": title, "about": about}
+    options: Options = {"model": model, "seed": seed, "title": title, "about": about}
     return evaluation.evaluate_sketch(sketch, metrics, intervals, rankings=rankings, **options)
 
 
@@ -315,7 +317,7 @@ def draw_rows(job: DrawJob) -> None:
         formats.write_table(job.target, columns, metadata)
 
 
-def _drawn(job: DrawJob) -> tuple[formats.Table, dict[str, str]]:
+def _drawn(job: DrawJob) -> tuple[Columns, dict[str, str]]:
     parts, about = [], dict[str, str]()
     for batch, (columns, metadata) in enumerate(formats.table_batches(job.path, SHARD_ROWS)):
         about = about or metadata

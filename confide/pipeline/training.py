@@ -28,9 +28,10 @@ from confide.store import RunPaths
 from confide.training.distributed import held, is_lead_process
 from confide.training.jobs import TrainingJob, TrainingOutcome, train_networks
 from confide.training.settings import suited_settings
+from confide.types import JsonObject, Options
 
 
-def loss_settings(config: Config, loss: MethodChoice) -> dict[str, Any]:
+def loss_settings(config: Config, loss: MethodChoice) -> Options:
     """What a config says of training with one of its losses, as fields of `training.Settings`."""
     return {**config.training, "loss": loss.word, "loss_options": dict(loss.options)}
 
@@ -50,7 +51,7 @@ def settings_of(config: Config, loss: MethodChoice) -> training.Settings:
         >>> from confide.config import load_config
         >>> config = load_config("confide")
         >>> pipeline.settings_of(config, config.losses[0]).loss
-        'entropy_regularization'
+        'cross_entropy'
     """
     return training.Settings.from_dict({**loss_settings(config, loss), "seed": config.seed})
 
@@ -191,10 +192,10 @@ def _recipe_rows(choice: MethodChoice, dataset: Dataset) -> dict[str, Features]:
     return {split: extract(dataset, choice, split) for split in ("train", "val") if split in dataset.splits}
 
 
-def _what_scores_are_made_of(dataset: Dataset, choice: MethodChoice, method: MethodChoice) -> dict[str, Any]:
+def _what_scores_are_made_of(dataset: Dataset, choice: MethodChoice, method: MethodChoice) -> JsonObject:
     """What decides the difficulty of a training's samples, as JSON holds it."""
     word = extractor_word(dataset, choice)
-    made_of: dict[str, Any] = formats.plain(
+    made_of: JsonObject = formats.plain(
         {
             "samples": {name: part.fingerprint for name, part in dataset.splits.items() if name in ("train", "val")},
             "features": {"word": word, "weights": weights_digest(word), **choice.options},

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from confide.block_sizes import CACHED_FLOAT64, rows_in
+from confide.block_sizes import CACHED_FLOAT64, FEATURE_ROWS, rows_in
 from confide.checks import (
     InputError,
     as_tensor,
@@ -23,6 +23,8 @@ from confide.checks import (
     check_labels,
     check_weights,
     did_you_mean,
+    known_keywords,
+    printable,
 )
 from confide.facts import ClassCounter, ClassTable, Facts
 from confide.files import formats
@@ -31,8 +33,8 @@ from confide.files.columns import (
     CORRECT_COLUMNS,
     ROLE_COLUMNS,
     WEIGHT_COLUMN,
-    Columns,
     classes_of_columns,
+    column_roles,
 )
 from confide.files.frames import as_frame, frame_columns
 from confide.predictions.outputs import (
@@ -59,7 +61,7 @@ from confide.predictions.tables import (
     top1_outputs,
 )
 from confide.records import Features, Ids, default_ids, rows_of
-from confide.types import Floats, Indices, Labels, Logits, PerSample, Probs
+from confide.types import AnyArray, Columns, Floats, Indices, Labels, Logits, PerSample, Probs
 
 T = TypeVar("T")
 
@@ -108,6 +110,7 @@ class Predictions:
     _derived: dict[Hashable, Any] = field(repr=False)
     """What was computed from the record and is kept with it: see `derived`."""
 
+    @known_keywords
     def __init__(
         self,
         logits: Any = None,
@@ -117,7 +120,7 @@ class Predictions:
         *,
         outputs: Outputs | None = None,
         trust: Any = None,
-        columns: Mapping[str, Any] | None = None,
+        columns: Mapping[str, AnyArray] | None = None,
         class_names: Sequence[str] | None = None,
         weights: Any = None,
         unit: str | None = None,
@@ -412,7 +415,7 @@ class Predictions:
         *,
         probs: Any = None,
         label_names: Sequence[str] | None = None,
-        columns: Mapping[str, Any] | None = None,
+        columns: Mapping[str, AnyArray] | None = None,
     ) -> Predictions:
         """Several labels a sample, each yes or no: a row of two classes for every label of a sample that is known.
 
@@ -781,7 +784,7 @@ class Predictions:
         shares = as_tensor(prior, name).double().cpu().numpy()
         if shares.shape != (self.num_classes,) or not (np.isfinite(shares) & (shares > 0)).all():
             raise InputError(
-                f"{name} must be {self.num_classes} shares above 0, one a class, got {np.array2string(shares)[:60]}"
+                f"{name} must be {self.num_classes} shares above 0, one a class, got {printable(str(shares))[:60]}"
             )
         return np.asarray(shares / shares.sum(), dtype=np.float64)
 
@@ -935,7 +938,12 @@ class Predictions:
             columns["trust"] = self.trust.cpu().numpy()
         if self.weights is not None:
             columns[WEIGHT_COLUMN] = self.weights
-        columns |= {k: v for k, v in self.columns.items() if k not in columns}
+        roles = column_roles([*columns, *(name for name in self.columns if name not in columns)], str(path))
+        if lost := [name for name in self.columns if name not in roles.others]:
+            raise InputError(
+                f"{path} would not give the column '{lost[0]}' back, a file has its own use for that name; rename it"
+            )
+        columns |= self.columns
         metadata = {"confide": formats.PREDICTIONS.tag, "from_probabilities": str(self.from_probabilities)}
         if self._labels is None:
             metadata["labels"] = "none"
@@ -1083,6 +1091,6 @@ def feature_rows(predictions: Predictions, features: Any, name: str = "features"
         raise InputError(f"{name} must be {n} x d, one row per prediction, got shape {tuple(rows.shape)}")
     rows = rows if rows.dtype in (torch.float32, torch.float64) else rows.to(torch.float32)
     # By blocks, and only their sums: a test of every value at once would hold the rows twice more.
-    if not all(bool(torch.isfinite(block.sum())) for block in torch.split(rows, 8192)):
+    if not all(bool(torch.isfinite(block.sum())) for block in torch.split(rows, FEATURE_ROWS)):
         check_finite(rows, name)
     return rows

@@ -20,7 +20,6 @@ from confide.checks import (
 from confide.files.columns import (
     SCORE_COLUMNS,
     ColumnRoles,
-    Columns,
     are_words,
     class_indices_of,
     class_names_of,
@@ -38,6 +37,7 @@ from confide.predictions.outputs import (
     probability_outputs,
 )
 from confide.records import default_ids
+from confide.types import AnyArray, Columns
 
 SAMPLE, LABEL_NAME = "sample", "label_name"
 """Columns of multilabel predictions: the sample that a row belongs to, and which of its labels it is."""
@@ -97,7 +97,7 @@ def multilabel_fields(
     split: str | None,
     probs: Any,
     label_names: Sequence[str] | None,
-    columns: Mapping[str, Any] | None,
+    columns: Mapping[str, AnyArray] | None,
 ) -> RecordFields:
     """A row of two classes for every label of a sample that is known, label by label."""
     if (logits is None) == (probs is None):
@@ -113,7 +113,7 @@ def multilabel_fields(
     known = np.ones((n, c), dtype=bool)
     truth = None
     if labels is not None:
-        matrix = labels if isinstance(labels, (Tensor, np.ndarray)) else np.array(labels, dtype=np.float64)
+        matrix = labels if isinstance(labels, (Tensor, np.ndarray)) else _without_gaps(labels)
         table = as_tensor(matrix, "labels").double().cpu().numpy()
         if table.shape != (n, c):
             raise InputError(f"multilabel labels must be {n} x {c} as the outputs, got shape {table.shape}")
@@ -127,7 +127,11 @@ def multilabel_fields(
         truth = table.T[known.T].astype(np.int64)
     places, rows = np.nonzero(known.T)  # label by label, so that labels come in their order
     cells = values[torch.from_numpy(rows), torch.from_numpy(places)]
-    row_columns = {name: np.asarray(own)[rows] for name, own in (columns or {}).items()}
+    own_columns = {name: np.asarray(own) for name, own in (columns or {}).items()}
+    for name, own in own_columns.items():
+        if own.shape[:1] != (n,):
+            raise InputError(f"column '{name}' must hold {n} values, one a sample, got shape {own.shape}")
+    row_columns = {name: own[rows] for name, own in own_columns.items()}
     return RecordFields(
         binary_outputs(cells) if probs is None else probability_outputs(cells),
         truth,
@@ -137,6 +141,14 @@ def multilabel_fields(
         class_names=("absent", "present"),
         unit=SAMPLE,
     )
+
+
+def _without_gaps(labels: Any) -> Any:
+    """Lists of labels as an array of numbers, None as NaN; other things as they are, for the checks to refuse."""
+    try:
+        return np.array(labels, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return labels
 
 
 def fields_of_columns(columns: Columns, metadata: Mapping[str, str], split: str | None, where: str) -> RecordFields:

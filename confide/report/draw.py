@@ -94,6 +94,17 @@ def percent_tick(share: float, last: float = 1) -> str:
     return f"{100 * share:.0f}" + ("\u202f%" if share == last else "")
 
 
+def explorer_query(filters: Mapping[str, str | None]) -> str:
+    """A view of the explorer that shows these samples, as the query of its address."""
+    return urlencode({key: value for key, value in filters.items() if value})
+
+
+def confidence_range(threshold: float, accepted: bool) -> str:
+    """The explorer's filter for confidences that a threshold accepts (at or above it), or sets aside."""
+    edge = f"{threshold - 1e-7:.9f}"  # the threshold is a confidence itself, to single precision
+    return f"{edge}.." if accepted else f"..{edge}"
+
+
 def coordinate(value: float) -> str:
     """A coordinate, to a tenth of a pixel."""
     return f"{value:.1f}".removesuffix(".0") if math.isfinite(value) else "0"
@@ -171,8 +182,7 @@ class Canvas:
             filters: of the explorer, for the samples it stands for; followed where the explorer shows the report.
         """
         if math.isfinite(x) and math.isfinite(y):
-            query = urlencode({key: value for key, value in (filters or {}).items() if value})
-            self.values.append((round(x, 1), round(y, 1), words, query))
+            self.values.append((round(x, 1), round(y, 1), words, explorer_query(filters or {})))
 
     def raw(self, markup: str) -> None:
         """Markup that is made of numbers and constant words only."""

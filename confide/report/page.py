@@ -21,6 +21,7 @@ from confide.report.verdict import tiles, verdict
 from confide.report.view import EvaluationView
 from confide.report.words import code, count
 from confide.results import Evaluation
+from confide.types import JsonObject
 
 MOST_GROUPS = 2000
 NO_CLASSES = Empty(
@@ -77,7 +78,7 @@ def render_report(evaluation: Evaluation) -> str:
         version=__version__,
         css=Markup(asset("base.css") + asset("report.css")),
         js=Markup(report_script()),
-        data=_island({"evaluation": _numbers(evaluation), "coverage": sections["coverage"].data}),
+        data=_island({"evaluation": _numbers(evaluation), "coverage": sections["coverage"].island}),
         contents=[
             section
             for section in SECTIONS
@@ -163,18 +164,23 @@ def asset(name: str) -> str:
 
 
 def _thumbnail(picture: Picture) -> Markup:
-    """The picture of a sample, its text, or a note that it is missing; only data URIs of images are let in."""
+    """The picture of a sample, its text, or a note that it is missing; where the explorer shows the report, a link."""
+    return Markup('<a data-explorer="{}">{}</a>').format(picture.link, _thumbnail_content(picture))
+
+
+def _thumbnail_content(picture: Picture) -> Markup:
+    """Only data URIs of images are let in."""
     source = picture.sample.picture or ""
     if source.startswith("data:image/"):
         return Markup('<img class="thumb" src="{}" alt="{}">').format(source, picture.alt)
     if picture.sample.text:
-        return Markup('<p class="words">{}</p>').format(picture.sample.text)
+        return Markup('<span class="words">{}</span>').format(picture.sample.text)
     return Markup('<span class="thumb nopic" role="img" aria-label="{}, picture missing">no picture</span>').format(
         picture.alt
     )
 
 
-def _numbers(evaluation: Evaluation) -> dict[str, Any]:
+def _numbers(evaluation: Evaluation) -> JsonObject:
     """The evaluation without its pictures, which the page already holds; intervals are asked for.
 
     Where groups or classes run into the thousands, the page keeps the first and says so.

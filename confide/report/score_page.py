@@ -17,6 +17,7 @@ from confide.records import Scores
 from confide.report.draw import PHONE, THIRD, Canvas, Scale, tick_text, ticks
 from confide.report.page import asset, page_environment
 from confide.results import Sample
+from confide.types import JsonObject
 
 if TYPE_CHECKING:
     from confide.scoring import ScoredData
@@ -138,7 +139,7 @@ def _table(counts: NDArray[Any], edges: NDArray[Any]) -> tuple[tuple[str, str, s
     return tuple((f"{a:.4g}", f"{b:.4g}", f"{int(c):,}") for a, b, c in zip(edges, edges[1:], counts, strict=False))
 
 
-def _rows(shown: Sequence[Sample]) -> list[dict[str, Any]]:
+def _rows(shown: Sequence[Sample]) -> list[JsonObject]:
     rows = []
     for label in dict.fromkeys(sample.label for sample in shown):
         own = [s for s in shown if s.label == label]

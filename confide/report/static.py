@@ -20,6 +20,7 @@ from confide.report.sections import SECTIONS
 from confide.report.view import EvaluationView
 from confide.report.words import plain_text
 from confide.results import Evaluation
+from confide.types import Options
 
 # The light palette and what the classes of a chart mean.
 
@@ -195,7 +196,11 @@ def standing_alone(svg: str) -> str:
         if element.tag not in ("path", "circle", "text"):
             continue
         style = style_of(element)
-        looks: dict[str, Any] = {"fill": style.fill or "none", "stroke": style.stroke, "stroke-width": style.width}
+        looks: dict[str, str | float | None] = {
+            "fill": style.fill or "none",
+            "stroke": style.stroke,
+            "stroke-width": style.width,
+        }
         looks["fill-opacity"] = style.opacity if style.opacity < 1 else None
         looks["stroke-dasharray"] = "3 3" if style.dashed else None
         if element.tag == "text":
@@ -277,8 +282,8 @@ def _mark(matplotlib: Any, axes: Any, element: ElementTree.Element, order: int, 
     # The dragged operating point (a group) belongs to the page alone.
 
 
-def _paint(style: Style) -> dict[str, Any]:
-    line: dict[str, Any] = {
+def _paint(style: Style) -> Options:
+    line: Options = {
         "facecolor": style.fill or "none",
         "edgecolor": style.stroke or "none",
         "linewidth": style.width * 72 / PIXELS_AN_INCH if style.stroke else 0,

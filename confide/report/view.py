@@ -114,6 +114,10 @@ class EvaluationView:
         accuracy = self.find("accuracy")
         return accuracy.n if accuracy else max((m.n for m in self.measurements), default=0)
 
+    def explorer_filters(self, model: str | None = None, stage: str | None = None) -> dict[str, str | None]:
+        """Filters of the explorer for all samples of a model (in focus) at a stage (the one to trust with)."""
+        return {"split": self.split, "model": model or self.focus, "stage": stage or self.final}
+
     def find(
         self,
         metric: str,

@@ -6,12 +6,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
 
 from confide.checks import check_range, check_record
 from confide.files import formats
 from confide.files.fitted import FittedState, load_fitted, save_fitted
 from confide.results.measurements import Measurement, measurement_of_row, number_of_file
+from confide.types import JsonObject
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class OperatingPoint:
         """The error rate that is promised: the one asked for, or the bound at a coverage asked for."""
         return self.risk or self.bound
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Plain dictionary, ready for JSON; a promised error rate alone is written as it always was."""
         row = asdict(self)
         if self.largest_weight is None:
@@ -101,7 +101,7 @@ class OperatingPoint:
         return {**row, "format": formats.RISKS_POINT.tag} if named else {k: row[k] for k in row if k not in NAMED_RISKS}
 
     @classmethod
-    def from_dict(cls, row: Mapping[str, Any]) -> OperatingPoint:
+    def from_dict(cls, row: JsonObject) -> OperatingPoint:
         """The point of a dictionary made by `to_dict`, or by hand with some of its keys."""
         known = {f.name: row[f.name] for f in fields(cls) if row.get(f.name) is not None}
         known["classes"] = {k: check_record(ClassThreshold(**own)) for k, own in (row.get("classes") or {}).items()}
@@ -146,14 +146,14 @@ class ModelPoint:
     stage: str | None = None
     observed: ObservedPoint | None = None
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> JsonObject:
         """The row as it stands in evaluation.json."""
         whose = {key: value for key, value in (("model", self.model), ("stage", self.stage)) if value is not None}
         seen = {f"test_{key}": value for key, value in asdict(self.observed).items()} if self.observed else {}
         return {**self.point.to_dict(), **whose, **seen}
 
     @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> ModelPoint:
+    def from_row(cls, row: JsonObject) -> ModelPoint:
         """The point of a row; rows written by hand may lack most keys."""
         coverage, risk = row.get("test_coverage"), row.get("test_risk")
         observed = None
@@ -224,7 +224,7 @@ class SetResult:
         return next(group for group in self.groups if group.kind == "all")
 
     @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> SetResult:
+    def from_row(cls, row: JsonObject) -> SetResult:
         """The result of a row of evaluation.json."""
         known = {name: row[name] for name in (f.name for f in fields(cls)) if name in row}
         ends = [{end: number_of_file(group[end]) for end in ("low", "high")} for group in row["groups"]]
@@ -275,7 +275,7 @@ class DecisionResult:
     model: str = "model"
     stage: str = "raw"
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> JsonObject:
         """The row as it stands in evaluation.json."""
         costs = {name: getattr(self, name) for name in ("expected", "measured", "saved")}
         points = [asdict(point) for point in self.break_even]
@@ -283,7 +283,7 @@ class DecisionResult:
         return {"asked" if name == "deferred" else name: value for name, value in row.items()}
 
     @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> DecisionResult:
+    def from_row(cls, row: JsonObject) -> DecisionResult:
         """The result of a row of evaluation.json."""
         row = {"deferred" if name == "asked" else name: value for name, value in row.items()}
         known = {name: row[name] for name in (f.name for f in fields(cls)) if name in row}

@@ -31,6 +31,7 @@ from confide.results.measurements import (
     measurement_of_row,
     metric_info_of_row,
 )
+from confide.types import JsonObject
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,8 @@ class About:
     missing: Mapping[str, str] = field(default_factory=dict)  # a metric, or a section of the report -> why
     title: str | None = None
     stages: Mapping[str, str] = field(default_factory=dict)  # "model/stage" -> "T = 1.23"
-    data: Mapping[str, Any] | str | None = None  # its name and where it comes from
-    config: Mapping[str, Any] | str | None = None
+    data: JsonObject | str | None = None  # its name and where it comes from
+    config: JsonObject | str | None = None
     timings: Mapping[str, float] = field(default_factory=dict)  # seconds of each stage of a run
     commands: tuple[str, ...] = ()  # that make it again
     hardware: str | None = None
@@ -77,7 +78,7 @@ class About:
     runs: tuple[str, ...] = ()  # names of the runs that stand side by side
     seeds: Mapping[str, int] = field(default_factory=dict)  # how many, by model
     verdict: str | None = None  # which trust predictors beat the baseline
-    extra: Mapping[str, Any] = field(default_factory=dict)  # what users and other versions add
+    extra: JsonObject = field(default_factory=dict)  # what users and other versions add
 
     def over(self, other: About) -> About:
         """This, and what only the other knows; notes on stages, on what is missing and `extra` are merged."""
@@ -85,13 +86,13 @@ class About:
         both = {name: (getattr(self, name), getattr(other, name)) for name in ("stages", "missing", "extra")}
         return replace(self, **{**absent, **{name: {**own, **others, **own} for name, (own, others) in both.items()}})
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """One flat dictionary, ready for JSON; what is not known stays out."""
         known = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "extra"}
         return {**{k: v for k, v in known.items() if v is not None and v not in ((), {})}, **self.extra}
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> About:
+    def from_dict(cls, data: JsonObject) -> About:
         """The record of a flat dictionary; keys that it does not know become `extra`."""
         names = {f.name for f in fields(cls)} - {"extra"}
         known = {k: v for k, v in data.items() if k in names and v is not None}
@@ -376,7 +377,7 @@ class Evaluation:
         """
         formats.write_json(path, self.to_dict())
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Plain dictionary, ready for JSON.
 
         Returns:
@@ -456,7 +457,7 @@ class Evaluation:
             raise InputError(f"{where} must be what confide wrote, but it is not ({cause}); {remake}") from None
 
     @classmethod
-    def _of(cls, data: Mapping[str, Any]) -> Evaluation:
+    def _of(cls, data: JsonObject) -> Evaluation:
         measurements = tuple(measurement_of_row(row) for row in data["measurements"])
         return cls(
             measurements=measurements,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from confide.checks import InputError, check_kind, check_record
+from confide.types import JsonObject
 
 LEVEL = 0.05
 """Below this p a test is believed; intervals hold 1 - LEVEL."""
@@ -165,7 +166,7 @@ class Measurement:
         """
         return replace(self, bounds=self._bounds(), interval=None)
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> JsonObject:
         """The row as it stands in evaluation.json; an interval that was not computed stays out.
 
         Returns:
@@ -201,6 +202,11 @@ CURVES = {
     ),
     "reliability_mass": CurveKind(
         "the same in bins of equal mass", "low high confidence accuracy count", "band_low band_high"
+    ),
+    "reliability_smooth": CurveKind(
+        "accuracy against confidence without bins, smoothed over `width`; `count` samples lie within its reach",
+        "confidence accuracy count width",
+        "band_low band_high",
     ),
     "risk_coverage": CurveKind(
         "error rate of the accepted samples, at most a few hundred rows, the last at coverage 1",
@@ -308,7 +314,7 @@ class Comparison:
         """The better side, or None where the test does not say."""
         return None if self.better is None else self.a if self.better == "a" else self.b
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> JsonObject:
         """The row as it stands in evaluation.json."""
         return {**asdict_shallow(self), "a": str(self.a), "b": str(self.b)}
 
@@ -316,12 +322,12 @@ class Comparison:
 # As rows of a file.
 
 
-def asdict_shallow(record: Any) -> dict[str, Any]:
+def asdict_shallow(record: Any) -> JsonObject:
     """Fields of a record as a dictionary, values as they are."""
     return {name: getattr(record, name) for name in record.__dataclass_fields__}
 
 
-def measurement_of_row(row: dict[str, Any]) -> Measurement:
+def measurement_of_row(row: JsonObject) -> Measurement:
     row = dict(row)
     low, high = row.pop("low"), row.pop("high")
     row["value"] = number_of_file(row["value"])
@@ -329,7 +335,7 @@ def measurement_of_row(row: dict[str, Any]) -> Measurement:
     return check_record(Measurement(**row, bounds=bounds))
 
 
-def metric_info_of_row(row: dict[str, Any]) -> MetricInfo:
+def metric_info_of_row(row: JsonObject) -> MetricInfo:
     info = check_record(MetricInfo(**row))
     if info.better not in get_args(Better) or not 0 <= info.digits <= 12:
         raise ValueError(f"better is {info.better!r}, digits is {info.digits!r}")
@@ -348,7 +354,7 @@ def number_of_file(value: float | None) -> float:
     return math.nan if value is None else value
 
 
-def comparisons_of_rows(rows: Iterable[dict[str, Any]], measurements: Iterable[Measurement]) -> tuple[Comparison, ...]:
+def comparisons_of_rows(rows: Iterable[JsonObject], measurements: Iterable[Measurement]) -> tuple[Comparison, ...]:
     """Paired tests of a file; the names of their sides are those of measured rows where there are such."""
     measured: dict[str, ComparedRow] = {}
     for m in measurements:

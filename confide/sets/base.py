@@ -28,7 +28,7 @@ from confide.files import formats
 from confide.files.fitted import FittedState, save_fitted
 from confide.predictions import Predictions, class_values, probability_blocks
 from confide.registry import Method, OptionSpec, Registry
-from confide.types import Floats
+from confide.types import Floats, Options
 
 PURPOSE = "a prediction set"
 """Who needs all probabilities, in the words of a message."""
@@ -112,7 +112,7 @@ class SetScore:
     """A method with its options: the scores of predictions."""
 
     method: Method[SetSpec]
-    options: Mapping[str, Any]
+    options: Options
     seed: int = 0
 
     @property
@@ -174,7 +174,7 @@ class SetScore:
         """Scores rise along the order, so that a set is its first classes: mostly few, which need no sorted row."""
         size, last = np.zeros(len(probs), dtype=np.int64), np.zeros((len(probs), 1), dtype=probs.dtype)
 
-        def look(order: Order) -> NDArray[np.bool_]:
+        def look(order: ClassOrder) -> NDArray[np.bool_]:
             """Note where the sets end; whether they end before the order does."""
             inside = self._scores(order.probs, draws[order.rows]) <= limits[order.rows]
             inside &= np.arange(inside.shape[1]) < order.count[:, None]
@@ -218,7 +218,7 @@ class SetScore:
         inside[:, np.isinf(limits)] = True
         largest = limits[np.isfinite(limits)].max(initial=-np.inf)
 
-        def look(order: Order) -> NDArray[np.bool_]:
+        def look(order: ClassOrder) -> NDArray[np.bool_]:
             """Note which classes are in; whether scores pass the largest limit before the order ends."""
             assert order.classes is not None
             scores = self._scores(order.probs, draws[order.rows])
@@ -276,7 +276,7 @@ def sample_draws(predictions: Predictions, seed: int) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class Order:
+class ClassOrder:
     """Rows of a block with their `count` largest probabilities, the largest first, and zeros behind."""
 
     rows: NDArray[np.int64]
@@ -285,12 +285,12 @@ class Order:
     classes: NDArray[np.int64] | None = None
     """Whose the probabilities are, where that was asked for: places sort in three times the time of values."""
 
-    def take(self, which: NDArray[np.bool_]) -> Order:
+    def take(self, which: NDArray[np.bool_]) -> ClassOrder:
         """These rows alone; without the classes."""
-        return Order(self.rows[which], self.probs[which], self.count[which])
+        return ClassOrder(self.rows[which], self.probs[which], self.count[which])
 
 
-def _whole(probs: NDArray[np.floating], rows: NDArray[np.int64], *, classes: bool = False) -> Order:
+def _whole(probs: NDArray[np.floating], rows: NDArray[np.int64], *, classes: bool = False) -> ClassOrder:
     """All classes of these rows."""
     count = np.full(len(rows), probs.shape[1])
     if classes and probs.dtype == np.float32:
@@ -300,7 +300,7 @@ def _whole(probs: NDArray[np.floating], rows: NDArray[np.int64], *, classes: boo
         )
         keys.sort(axis=1)
         values = (~(keys >> np.uint64(32)).astype(np.uint32)).view(np.float32)
-        return Order(rows, values, count, (keys & np.uint64(0xFFFFFFFF)).astype(np.int64))
+        return ClassOrder(rows, values, count, (keys & np.uint64(0xFFFFFFFF)).astype(np.int64))
     if classes:
         own = probs[rows]
         places = np.argsort(-own, axis=1)
@@ -308,12 +308,12 @@ def _whole(probs: NDArray[np.floating], rows: NDArray[np.int64], *, classes: boo
         # Of equals the lower class comes first; the stable sort takes twice as long, so only where there are some.
         tied = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
         places[tied] = np.argsort(-own[tied], axis=1, kind="stable")
-        return Order(rows, ordered, count, places)
+        return ClassOrder(rows, ordered, count, places)
     values = np.sort(-probs[rows], axis=1)
-    return Order(rows, np.negative(values, out=values), count)
+    return ClassOrder(rows, np.negative(values, out=values), count)
 
 
-def _likely(probs: NDArray[np.floating], *, classes: bool = False, sort: bool = True) -> Order:
+def _likely(probs: NDArray[np.floating], *, classes: bool = False, sort: bool = True) -> ClassOrder:
     """The classes above the average probability, of rows that have few of them: most sets end among these.
 
     Args:
@@ -334,13 +334,13 @@ def _likely(probs: NDArray[np.floating], *, classes: bool = False, sort: bool = 
     if not classes:
         if sort:
             values.sort(axis=1)
-        return Order(rows, np.negative(values, out=values), count)
+        return ClassOrder(rows, np.negative(values, out=values), count)
     names = np.zeros(values.shape, dtype=np.int64)
     names[row, place] = cells % num_classes
     # Stable: of equals the lower class stays first.
     places = np.argsort(values, axis=1, kind="stable")
     ordered = -np.take_along_axis(values, places, axis=1)
-    return Order(rows, ordered, count, np.take_along_axis(names, places, axis=1))
+    return ClassOrder(rows, ordered, count, np.take_along_axis(names, places, axis=1))
 
 
 def _rank_of(probs: NDArray[np.floating], classes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -381,7 +381,7 @@ class PredictionSets:
     by: str | None = None
     class_groups: tuple[int, ...] | None = None
     edges: tuple[float, ...] | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Options = field(default_factory=dict)
     allow_empty: bool = False
     seed: int = 0
     class_names: tuple[str, ...] | None = None

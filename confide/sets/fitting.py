@@ -7,8 +7,8 @@ fifth of the samples, and the threshold on the rest: so the promise is exact.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ from confide.sets.base import (
     sets_from_state,
     threshold_of,
 )
-from confide.types import Floats
+from confide.types import Floats, Options
 
 BANDS = 5
 """Bands of difficulty where neither edges nor a number are given."""
@@ -134,13 +134,20 @@ def fit(
     fitted_on = predictions.take(rows) if choices else predictions
     score = SetScore(method, options, seed)
     scores = score.of_labels(fitted_on, fitted_on.labels)
-    common: dict[str, Any] = {
-        **{"word": word, "coverage": float(coverage), "num_classes": predictions.num_classes, "n": len(fitted_on)},
-        **{"class_names": predictions.class_names, "by": by, "options": options},
-        **{"allow_empty": bool(allow_empty), "seed": seed},
-    }
+    unfilled = PredictionSets(
+        word,
+        float(coverage),
+        predictions.num_classes,
+        len(fitted_on),
+        groups=(),
+        by=by,
+        options=options,
+        allow_empty=bool(allow_empty),
+        seed=seed,
+        class_names=predictions.class_names,
+    )
     if weights is not None:
-        return _weighted(common, scores, checked_weights(weights, len(predictions))[rows], notes)
+        return _weighted(unfilled, scores, checked_weights(weights, len(predictions))[rows], notes)
     if isinstance(groups, int):
         groups = grouping(choosing, str(by), groups)
     class_groups: NDArray[np.int64] | None = None
@@ -161,8 +168,8 @@ def fit(
         place = np.zeros(len(fitted_on), dtype=np.int64)
     parts = [scores[place == k] for k in range(len(words))]
     fits = [SetGroup(name, len(part), threshold_of(part, coverage)) for name, part in zip(words, parts, strict=True)]
-    return PredictionSets(
-        **common,
+    return replace(
+        unfilled,
         groups=tuple(fits),
         class_groups=None if class_groups is None else tuple(class_groups.tolist()),
         edges=None if groups is None else groups.edges,
@@ -248,12 +255,10 @@ def _unreachable(groups: Sequence[SetGroup], coverage: float) -> list[str]:
 # Options that are chosen: the smallest sets on a part of its own.
 
 
-def tuned(
-    method: Method[SetSpec], options: Mapping[str, Any], predictions: Predictions, coverage: float, seed: int
-) -> dict[str, Any]:
+def tuned(method: Method[SetSpec], options: Options, predictions: Predictions, coverage: float, seed: int) -> Options:
     """Values for the options that are None: those with the smallest sets at the promised coverage."""
     labels = predictions.labels
-    tuned: dict[str, Any] = {}
+    tuned: dict[str, float] = {}
     if "k_reg" in method.spec.tuned and options["k_reg"] is None:
         ranks = SetScore(SETS.get("top_k"), {"randomized": False}).of_labels(predictions, labels)
         tuned["k_reg"] = int(threshold_of(ranks, coverage) or predictions.num_classes)
@@ -310,7 +315,7 @@ def cluster_classes(
 # Covariate shift.
 
 
-def _weighted(common: dict[str, Any], scores: Floats, weights: Floats, notes: list[str]) -> PredictionSets:
+def _weighted(unfilled: PredictionSets, scores: Floats, weights: Floats, notes: list[str]) -> PredictionSets:
     """Sets whose threshold depends on the weight of the sample (Tibshirani et al., 2019, arXiv:1904.06019)."""
     if not weights.sum() > 0:
         raise InputError("weights must not all be 0; give likelihood ratios, high where the new samples are")
@@ -319,10 +324,10 @@ def _weighted(common: dict[str, Any], scores: Floats, weights: Floats, notes: li
     effective = float(weights.sum() ** 2 / (weights**2).sum())
     notes.append(f"the weights leave {effective:,.0f} effective of {len(weights):,} samples")
     # A sample without weight of its own has the lowest limit there is.
-    place = int(np.searchsorted(sums, common["coverage"] * sums[-1]))
+    place = int(np.searchsorted(sums, unfilled.coverage * sums[-1]))
     state = {"scores": torch.from_numpy(scores[order]), "weights": torch.from_numpy(sums)}
     group = SetGroup("all", len(scores), float(scores[order][min(place, len(sums) - 1)]))
-    return PredictionSets(**common, groups=(group,), weighted=state, notes=tuple(notes))
+    return replace(unfilled, groups=(group,), weighted=state, notes=tuple(notes))
 
 
 @dataclass(frozen=True, eq=False)

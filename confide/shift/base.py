@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from confide.block_sizes import CACHED, IMAGES_ON_DEVICE
 from confide.checks import InputError, check_choice, check_ids
 from confide.random import Bits, Draws, sample_keys
 from confide.records import Dataset
@@ -44,8 +45,6 @@ corruption = partial(SHIFTS.add, paper="Hendrycks and Dietterich, 2019, arXiv:19
 
 SEVERITIES = (1, 2, 3, 4, 5)
 FORMS = ("32", "224")
-BLOCK = {"cpu": 1 << 19, "cuda": 1 << 23}
-"""Values worked on at a time: a block that stays in the cache on a CPU, that fills the device on a GPU."""
 
 
 def names(kind: str = "all") -> tuple[str, ...]:
@@ -195,7 +194,7 @@ def _in_blocks(
     method: Method[ShiftSpec], images: Tensor, keys: Bits, purpose: str, parameters: tuple[float, ...], seed: int
 ) -> Tensor:
     result = torch.empty_like(images)
-    block = max(1, BLOCK.get(images.device.type, BLOCK["cpu"]) // max(images[:1].numel(), 1))
+    block = max(1, (IMAGES_ON_DEVICE if images.device.type == "cuda" else CACHED) // max(images[:1].numel(), 1))
     for start in range(0, len(images), block):
         part = images[start : start + block].contiguous()
         values = part.float().div_(255.0) if part.dtype == torch.uint8 else part.float()

@@ -23,7 +23,6 @@ from confide.simplex.reference import FusedLoss, Request, accumulator, refuse_se
 from confide.simplex.row_sums import log1p
 
 INDEX_NAMES = ("p_max", "p_second", "p_other", "p_below")
-Numbers = tuple[float, float, float]
 
 
 def _rows_of(logits: Tensor) -> Tensor:
@@ -40,7 +39,7 @@ class _Fused(torch.autograd.Function):
         logits: Tensor,
         labels: Tensor,
         formula: Formula,
-        numbers: Numbers,
+        numbers: tuple[float, float, float],
         vector: Tensor | None,
         table: Tensor | None,
     ) -> tuple[Tensor, Tensor]:

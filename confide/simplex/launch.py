@@ -70,6 +70,7 @@ def alignment(logits: Tensor, block: int) -> tuple[int, int, bool]:
     return chunk, chunk, ((n - 1) * stride + num_classes) % chunk != 0
 
 
+Constants = dict[str, int | bool | Any]
 COMPILED: dict[Any, tuple[Any, tuple[Any, ...]]] = {}
 MOST_COMPILED = 4096
 
@@ -82,7 +83,7 @@ def aligned(pointers: Sequence[int | None]) -> bool | tuple[bool | None, ...]:
 
 
 def compile_and_launch(
-    key: Any, function: Any, args: tuple[Any, ...], grid: tuple[int, int, int], constants: dict[str, Any], warps: int
+    key: Any, function: Any, args: tuple[Any, ...], grid: tuple[int, int, int], constants: Constants, warps: int
 ) -> None:
     """Launch by Triton's own way, and keep the compiled kernel for the next call like this one."""
     compiled = function[grid](*args, **constants, num_warps=warps)
@@ -97,7 +98,7 @@ def launch_over_samples(
     tensors: tuple[Tensor, ...],
     n: int,
     numbers: tuple[float, ...],
-    constants: dict[str, Any],
+    constants: Constants,
     warps: int,
 ) -> None:
     """A kernel over vectors of n samples; its arguments are tensors, n, numbers that change no code, constants."""
@@ -228,7 +229,7 @@ def _forward_constants(
     vector: Tensor | None,
     table: Tensor | None,
     acc: torch.dtype,
-) -> tuple[tuple[int, int, int], dict[str, Any], int]:
+) -> tuple[tuple[int, int, int], Constants, int]:
     """Grid, compile-time arguments and warps."""
     n, num_classes = logits.shape
     kind, term, mode = FORMULAS.get(formula.name, (parts.STATISTICS, 0, 0))
@@ -303,7 +304,7 @@ def backward(
 
 def _backward_constants(
     logits: Tensor, layout: GradientLayout, has_grad: bool, shared: bool, acc: torch.dtype
-) -> tuple[tuple[int, int, int], dict[str, Any], int]:
+) -> tuple[tuple[int, int, int], Constants, int]:
     """Grid, compile-time arguments and warps."""
     n, num_classes = logits.shape
     tile_rows, block, warps = backward_tile(num_classes, logits.element_size())

@@ -24,7 +24,7 @@ Array = Any
 """An array of numpy or a tensor."""
 
 
-class Options(NamedTuple):
+class FormulaOptions(NamedTuple):
     """Options of a formula, as `statistics.fused` takes them."""
 
     vector: Array
@@ -96,7 +96,7 @@ class Batch:
 Result = tuple[Array, Array]
 
 
-def entropy(x: Batch, options: Options) -> Result:
+def entropy(x: Batch, options: FormulaOptions) -> Result:
     weight = options.b if options.vector is None else options.b * options.vector
     log_p = x.shifted - x.log_scale
     spread = -(x.p * log_p).sum(0)
@@ -105,7 +105,7 @@ def entropy(x: Batch, options: Options) -> Result:
     return weight * spread - x.own, gradient
 
 
-def mean_log_p(x: Batch, options: Options) -> Result:
+def mean_log_p(x: Batch, options: FormulaOptions) -> Result:
     share = options.b / len(x.z)
     mean = x.shifted.sum(0) * share - options.b * x.log_scale
     gradient = x.tied(options.a)
@@ -113,17 +113,17 @@ def mean_log_p(x: Batch, options: Options) -> Result:
     return mean - options.a * x.own, gradient
 
 
-def poly(x: Batch, options: Options) -> Result:
+def poly(x: Batch, options: FormulaOptions) -> Result:
     return -x.own - options.b * x.of.expm1(x.own), x.tied(1 + options.b * x.p_own)
 
 
-def brier(x: Batch, options: Options) -> Result:
+def brier(x: Batch, options: FormulaOptions) -> Result:
     squares = (x.p * x.p).sum(0)
     gradient = x.p * (2 * (x.p + (x.p_own - squares)))
     return squares - 2 * x.p_own + 1, x.subtract_at_label(gradient, 2 * x.p_own)
 
 
-def norm(x: Batch, options: Options) -> Result:
+def norm(x: Batch, options: FormulaOptions) -> Result:
     if options.order == 1:
         size, slope = abs(x.z).sum(0), x.of.sign(x.z)
     else:
@@ -134,7 +134,7 @@ def norm(x: Batch, options: Options) -> Result:
     return options.b * size - x.own, gradient
 
 
-def excess(x: Batch, options: Options) -> Result:
+def excess(x: Batch, options: FormulaOptions) -> Result:
     gap = -(x.shifted + options.margin)
     over = (gap > 0) * (x.own * 0 + options.b / len(x.z))
     gradient = x.tied(1.0)
@@ -143,18 +143,18 @@ def excess(x: Batch, options: Options) -> Result:
     return (gap * over).sum(0) - x.own, gradient
 
 
-def focal(x: Batch, options: Options) -> Result:
+def focal(x: Batch, options: FormulaOptions) -> Result:
     return _power(x, x.one_minus_p(), options.a, -options.a, options.detach)
 
 
-def inverse(x: Batch, options: Options) -> Result:
+def inverse(x: Batch, options: FormulaOptions) -> Result:
     return _power(x, 1 + x.p_own, options.a, options.a)
 
 
 STEP, GAMMA_BELOW, GAMMA_ABOVE = 0.2, 5.0, 3.0
 
 
-def flsd53(x: Batch, options: Options) -> Result:
+def flsd53(x: Batch, options: FormulaOptions) -> Result:
     # The softmax itself: in float32 the exponential of its logarithm makes a fifth a little less than one.
     share = x.at_label(x.exps) / x.total
     below = share < (share.dtype.type(STEP) if x.of is np else STEP)
@@ -163,7 +163,7 @@ def flsd53(x: Batch, options: Options) -> Result:
     return _power(x, x.one_minus_p(), gamma, -gamma)
 
 
-def gammas(x: Batch, options: Options) -> Result:
+def gammas(x: Batch, options: FormulaOptions) -> Result:
     gamma = _in_bins(x, options)
     return _power(x, x.of.where(gamma >= 0, x.one_minus_p(), 1 + x.p_own), abs(gamma), -gamma)
 
@@ -172,24 +172,24 @@ LARGEST_EXPONENT = 80.0
 """exp of more overflows float32; such a gamma already silences every sample."""
 
 
-def accuracies(x: Batch, options: Options) -> Result:
+def accuracies(x: Batch, options: FormulaOptions) -> Result:
     gap = x.constant(x.p_own) - _in_bins(x, options)
     gap = x.of.where(gap == gap, gap, gap.dtype.type(0) if x.of is np else 0.0)
     gamma = x.of.exp((options.a * gap).clip(None, LARGEST_EXPONENT))
     return _power(x, x.one_minus_p(), gamma, -gamma)
 
 
-def dual(x: Batch, options: Options) -> Result:
+def dual(x: Batch, options: FormulaOptions) -> Result:
     others = x.p * 1.0
     others[x.labels, x.rows] = -1.0
     return _with_rival(x, others, options.a)
 
 
-def dual_released(x: Batch, options: Options) -> Result:
+def dual_released(x: Batch, options: FormulaOptions) -> Result:
     return _with_rival(x, x.p * (x.p < x.at_label(x.p)), options.a)
 
 
-def ranked(x: Batch, options: Options) -> Result:
+def ranked(x: Batch, options: FormulaOptions) -> Result:
     """-w_r log p_y, r the ascending rank of the largest probability, ties in input order."""
     confidence = x.of.exp(-x.log_scale)
     order = confidence.argsort(kind="stable") if x.of is np else confidence.argsort(stable=True)
@@ -198,7 +198,7 @@ def ranked(x: Batch, options: Options) -> Result:
     return -weight * x.own, x.tied(weight)
 
 
-def selective(x: Batch, options: Options) -> Result:
+def selective(x: Batch, options: FormulaOptions) -> Result:
     """-b log p_y, b = -log(1 - G(min(s, t))): s the largest probability, G its smoothed histogram, t its quantile.
 
     Options: a the coverage of t, b the width of the smoothing, `bins` of the histogram, `margin` the n of the bounds.
@@ -271,7 +271,7 @@ def _with_rival(x: Batch, others: Array, gamma: float) -> Result:
     return values, gradient
 
 
-def _in_bins(x: Batch, options: Options) -> Array:
+def _in_bins(x: Batch, options: FormulaOptions) -> Array:
     """The vector's entry for the bin of p_y, [low, high); the first also takes all below, the last all above."""
     inner = options.table[1:-1]
     if x.of is np:
@@ -279,7 +279,7 @@ def _in_bins(x: Batch, options: Options) -> Array:
     return options.vector[torch.bucketize(x.p_own.detach(), inner, right=True)]
 
 
-FORMULAS: dict[str, Callable[[Batch, Options], Result]] = {
+FORMULAS: dict[str, Callable[[Batch, FormulaOptions], Result]] = {
     formula.__name__: formula
     for formula in (
         *(entropy, mean_log_p, poly, brier, norm, excess, focal, inverse),
@@ -288,12 +288,12 @@ FORMULAS: dict[str, Callable[[Batch, Options], Result]] = {
 }
 
 
-def values_and_gradient(of: Any, z: Array, labels: Array, name: str, options: Options) -> Result:
+def values_and_gradient(of: Any, z: Array, labels: Array, name: str, options: FormulaOptions) -> Result:
     """Values n and their gradient c x n, of logits c x n, by numpy or torch."""
     return FORMULAS[name](Batch(of, z, labels), options)
 
 
-def _as_arrays(options: Options, dtype: torch.dtype) -> Options:
+def _as_arrays(options: FormulaOptions, dtype: torch.dtype) -> FormulaOptions:
     vector, table = (None if v is None else v.detach().to(dtype).numpy() for v in (options.vector, options.table))
     return options._replace(vector=vector, table=table)
 
@@ -302,7 +302,7 @@ class SmallLoss(torch.autograd.Function):
     """A whole loss and its mean; the gradient is made with them."""
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, labels: Tensor, name: str, options: Options) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, logits: Tensor, labels: Tensor, name: str, options: FormulaOptions) -> tuple[Tensor, Tensor]:
         z, plain = logits.detach(), options
         if logits.element_size() < 4:
             z = z.float()
@@ -333,7 +333,7 @@ class SmallLoss(torch.autograd.Function):
 
 
 def _second_order(
-    logits: Tensor, labels: Tensor, name: str, options: Options, grad: Tensor | None, of_mean: Tensor | None
+    logits: Tensor, labels: Tensor, name: str, options: FormulaOptions, grad: Tensor | None, of_mean: Tensor | None
 ) -> Tensor:
     """The gradient as a differentiable function of the logits, for create_graph=True."""
     wide = logits.to(accumulator(logits.dtype))
@@ -344,7 +344,7 @@ def _second_order(
     return whole.t()
 
 
-def small_loss(logits: Tensor, labels: Tensor, name: str, options: Options) -> FusedLoss:
+def small_loss(logits: Tensor, labels: Tensor, name: str, options: FormulaOptions) -> FusedLoss:
     """One value per sample and their mean; a logit that is not finite is found by the mean."""
     if np.maximum.reduce(labels.numpy().view(np.uint64)) >= logits.shape[1]:
         check_rows(logits, labels)

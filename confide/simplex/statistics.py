@@ -41,7 +41,7 @@ from confide.simplex.reference import (
     plain_statistics,
     read_flags,
 )
-from confide.simplex.small import Options, small_loss
+from confide.simplex.small import FormulaOptions, small_loss
 from confide.types import Labels, Logits, PerSample, Scalar
 
 SMALL = 1 << 16
@@ -117,7 +117,7 @@ def _checked_statistics(logits: Tensor, labels: Tensor | None, request: Request)
     return values
 
 
-def _cross_entropy(wide: Tensor, labels: Tensor, options: Options) -> Scalar:
+def _cross_entropy(wide: Tensor, labels: Tensor, options: FormulaOptions) -> Scalar:
     if options.table is not None:
         return functional.cross_entropy(wide, labels, options.table, ignore_index=NO_LABEL, reduction="sum") / len(
             labels
@@ -127,18 +127,18 @@ def _cross_entropy(wide: Tensor, labels: Tensor, options: Options) -> Scalar:
     return functional.cross_entropy(wide, labels, ignore_index=NO_LABEL)
 
 
-def _label_smoothing(wide: Tensor, labels: Tensor, options: Options) -> Scalar:
+def _label_smoothing(wide: Tensor, labels: Tensor, options: FormulaOptions) -> Scalar:
     log_p = log_softmax(wide)
     own = functional.nll_loss(log_p, labels, ignore_index=NO_LABEL)
     return torch.add(options.a * own, log_p.sum(), alpha=options.b / log_p.numel())
 
 
-def _brier(wide: Tensor, labels: Tensor, options: Options) -> Scalar:
+def _brier(wide: Tensor, labels: Tensor, options: FormulaOptions) -> Scalar:
     truth = torch.zeros(wide.shape, dtype=wide.dtype).scatter_(1, labels[:, None], 1.0)
     return functional.mse_loss(torch.softmax(wide, dim=1), truth, reduction="sum") / len(labels)
 
 
-def _entropy(wide: Tensor, labels: Tensor, options: Options) -> Scalar:
+def _entropy(wide: Tensor, labels: Tensor, options: FormulaOptions) -> Scalar:
     log_p = log_softmax(wide)
     products = log_p.exp() * log_p
     if options.vector is not None:
@@ -148,12 +148,12 @@ def _entropy(wide: Tensor, labels: Tensor, options: Options) -> Scalar:
     return torch.add(own, products.sum(), alpha=-options.b / len(labels))
 
 
-def _l1_norm(wide: Tensor, labels: Tensor, options: Options) -> Scalar:
+def _l1_norm(wide: Tensor, labels: Tensor, options: FormulaOptions) -> Scalar:
     own = _cross_entropy(wide, labels, options)
     return torch.add(own, torch.linalg.vector_norm(wide, 1), alpha=options.b / len(labels))
 
 
-SMALL_MEANS: dict[tuple[str, int], Callable[[Tensor, Tensor, Options], Scalar]] = {
+SMALL_MEANS: dict[tuple[str, int], Callable[[Tensor, Tensor, FormulaOptions], Scalar]] = {
     ("cross_entropy", 0): _cross_entropy,
     ("mean_log_p", 0): _label_smoothing,
     ("brier", 0): _brier,
@@ -163,7 +163,7 @@ SMALL_MEANS: dict[tuple[str, int], Callable[[Tensor, Tensor, Options], Scalar]] 
 """Formula and order -> its mean, where torch has it in a few calls each way: fewer than any function of one's own."""
 
 
-def _small_mean(logits: Logits, labels: Labels, name: str, options: Options) -> FusedLoss:
+def _small_mean(logits: Logits, labels: Labels, name: str, options: FormulaOptions) -> FusedLoss:
     """A loss whose mean torch gives at once; labels and logits are looked at where torch refuses them or the mean is
     not finite.
     """
@@ -201,7 +201,7 @@ def fused(
     if labels.ndim == 2:
         return None
     if _is_small(logits):
-        options = Options(vector, table, **numbers)
+        options = FormulaOptions(vector, table, **numbers)
         whole = _small_mean if (name, options.order) in SMALL_MEANS else small_loss
         return whole(logits, labels, name, options)
     if logits.device.type != "cuda":
@@ -215,7 +215,11 @@ def weighted_by_rank(
 ) -> FusedLoss | None:
     """-w_r log p_y, r the ascending rank of confidence by `score`, w = weights_of(n); None for large CPU batches."""
     if _is_small(logits):
-        return small_loss(logits, labels, "ranked", Options(weights_of(len(logits)), None)) if score == "msp" else None
+        return (
+            small_loss(logits, labels, "ranked", FormulaOptions(weights_of(len(logits)), None))
+            if score == "msp"
+            else None
+        )
     kernels = _weighted(logits)
     return None if kernels is None else kernels.ranked(logits, labels, score, weights_of)
 
@@ -225,7 +229,9 @@ def weighted_by_distribution(
 ) -> FusedLoss | None:
     """Selective AU by the largest probability, G within [1, size] / (size + 1); None for large CPU batches."""
     if _is_small(logits):
-        return small_loss(logits, labels, "selective", Options(None, None, coverage, smoothing, margin=size, bins=bins))
+        return small_loss(
+            logits, labels, "selective", FormulaOptions(None, None, coverage, smoothing, margin=size, bins=bins)
+        )
     kernels = _weighted(logits)
     return None if kernels is None else kernels.spread(logits, labels, coverage, smoothing, bins, size)
 

@@ -26,7 +26,7 @@ from confide.training.distributed import World
 from confide.training.feed import TrainingSamples
 from confide.training.settings import Settings
 from confide.training.state import State
-from confide.types import Floats
+from confide.types import Floats, JsonObject
 
 # Trained: a model with all that is needed to use it, as a record and as files of a folder.
 
@@ -50,7 +50,7 @@ class Trained:
     timings: Mapping[str, Floats] = field(default_factory=dict)
     chosen_epoch: int = -1
     notes: tuple[str, ...] = ()
-    identity: Mapping[str, Any] = field(default_factory=dict)
+    identity: JsonObject = field(default_factory=dict)
     process_notes: tuple[str, ...] = ()
 
     @property
@@ -117,7 +117,7 @@ class Trained:
 
 def identity_of(
     dataset: Dataset, settings: Settings, samples: TrainingSamples, scores: Scores | None, device: Device, world: World
-) -> dict[str, Any]:
+) -> JsonObject:
     """A checkpoint may be resumed where all of this is equal."""
     digest = None
     if scores is not None:
@@ -151,7 +151,7 @@ class Difference(NamedTuple):
         )
 
 
-def first_difference(earlier: Mapping[str, Any], identity: Mapping[str, Any]) -> Difference | None:
+def first_difference(earlier: JsonObject, identity: JsonObject) -> Difference | None:
     """The first thing in which the identity of an earlier training, read from its file, differs from this one."""
     now = json.loads(json.dumps(dict(identity)))
     for key in sorted({*earlier, *now}):
@@ -170,7 +170,7 @@ def checkpoint_paths(folder: Path) -> list[Path]:
     return sorted((folder / "checkpoints").glob("step-*.safetensors"))
 
 
-def save_checkpoint(state: State, folder: Path, identity: dict[str, Any], steps_per_epoch: int) -> Path:
+def save_checkpoint(state: State, folder: Path, identity: JsonObject, steps_per_epoch: int) -> Path:
     """Write the state beside the one before, then remove the others: older ones, and damaged ones passed over."""
     position = state.epoch * steps_per_epoch + state.step
     path = folder / "checkpoints" / f"step-{position:09d}.safetensors"
@@ -221,7 +221,7 @@ def restore_checkpoint(state: State, folder: Path) -> str:
     return f"resumed at epoch {state.epoch}, step {state.step} from {newest.path.name}{damage}"
 
 
-def difference_from_checkpoint(folder: Path, identity: Mapping[str, Any]) -> Difference | None:
+def difference_from_checkpoint(folder: Path, identity: JsonObject) -> Difference | None:
     """The first thing in which the checkpoints of a folder differ from this training."""
     newest = newest_checkpoint(folder)
     return None if newest is None else first_difference(json.loads(newest.notes["identity"]), identity)

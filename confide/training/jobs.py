@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from confide.difficulty import Recorder
 from confide.files import disk
@@ -16,6 +16,7 @@ from confide.training.ensemble import fit_members
 from confide.training.loop import fit
 from confide.training.settings import Settings
 from confide.training.trackers import tracker, tracker_for_members
+from confide.types import JsonObject, Options
 
 if TYPE_CHECKING:
     from confide.config import Config
@@ -41,7 +42,7 @@ class TrainingJob:
     data: str
     settings: Settings
     out: Path
-    data_options: Mapping[str, Any] = field(default_factory=dict)
+    data_options: Options = field(default_factory=dict)
     scores: tuple[str, ...] = ()
     recipe: str | Config | None = None
     features: str | None = None
@@ -91,9 +92,9 @@ class TrainingOutcome:
         members = tuple(MemberOutcome(row, (*t.process_notes, *t.notes)) for row, t in zip(rows, trained, strict=True))
         return cls(job.out, job.settings, members, seconds("train_seconds"), seconds("val_seconds"))
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """Plain dictionary; `from_dict` reads it back."""
-        plain: dict[str, Any] = {
+        plain: JsonObject = {
             "folder": str(self.folder),
             "settings": self.settings.as_dict(),
             "members": [{**member.row, "notes": list(member.notes)} for member in self.members],
@@ -103,7 +104,7 @@ class TrainingOutcome:
         return plain | {"train_seconds": self.train_seconds, "val_seconds": self.val_seconds}
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> TrainingOutcome:
+    def from_dict(cls, values: JsonObject) -> TrainingOutcome:
         """An outcome from its plain dictionary."""
         rows = [dict(row) for row in values["members"]]
         members = tuple(MemberOutcome(row, tuple(notes)) for row in rows for notes in [row.pop("notes")])
@@ -117,8 +118,8 @@ def train_networks(job: TrainingJob, dataset: Dataset, scores: Scores | None) ->
     settings, out = job.settings, job.out
     recorder = _recorder(job, dataset) if job.record else None
     on_epoch = tracker(job.track, out, settings) if job.track and is_lead_process() else None
-    common: dict[str, Any] = {"scores": scores, "folder": out, "recorder": recorder}
-    common |= {"checkpoint_seconds": job.checkpoint_seconds}
+    common: Options = {"scores": scores, "folder": out, "recorder": recorder}
+    common["checkpoint_seconds"] = job.checkpoint_seconds
     if job.members > 1:
         on_member_epoch = None if on_epoch is None else tracker_for_members(on_epoch)
         return tuple(fit_members(dataset, settings, members=job.members, on_epoch=on_member_epoch, **common))

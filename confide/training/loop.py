@@ -334,8 +334,9 @@ def finished_before(run: Run, if_other: str) -> Trained | None:
     trained = _read_finished(run, run.folder)
     if trained is not None:
         # A finished model is the same on every device.
-        here = {k: run.identity.get(k) for k in ("device", "precision", "processes") if k in trained.identity}
-        difference = first_difference({**trained.identity, **here}, run.identity)
+        earlier = dict(trained.identity)
+        earlier |= {k: run.identity.get(k) for k in ("device", "precision", "processes") if k in earlier}
+        difference = first_difference(earlier, run.identity)
     else:
         difference = checkpoint.difference_from_checkpoint(run.folder, run.identity)
     if difference is None:

@@ -112,8 +112,8 @@ def groups_of(
     samples = train if others is None else others
     if settings.group_by == "label":
         return samples.labels.astype(np.int64)
-    known = losses.LOSSES.get(settings.loss).options.get("num_groups", 2)
-    number = int(settings.loss_options.get("num_groups", known))
+    known = {"num_groups": 2, **losses.LOSSES.get(settings.loss).options, **settings.loss_options}
+    number = int(known["num_groups"])
     if settings.group_by == "difficulty" and scores is not None and scores.method == difficulty.GROUPED:
         return _written_groups(scores.of(samples.ids), number)
     if settings.group_by == "difficulty":

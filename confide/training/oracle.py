@@ -34,6 +34,7 @@ from confide.training.prediction import logits_of, predict
 from confide.training.settings import AUGMENTS, Settings
 from confide.trust.losses import TRUST_LOSSES, create
 from confide.trust.oracles import HEADS, apply_head
+from confide.types import Options
 
 # The network of an oracle: a copy of a backbone, hidden layers and a head; its settings, and its files.
 
@@ -57,7 +58,7 @@ class OracleSettings:
     """
 
     loss: str = "steep_slope"
-    loss_options: Mapping[str, Any] = field(default_factory=dict)
+    loss_options: Options = field(default_factory=dict)
     head: str = ""
     depth: str = "network"
     hidden: tuple[int, ...] = ()
@@ -373,7 +374,7 @@ def _train(
     return {name: tuple(values) for name, values in log.items()}
 
 
-def loss_options(settings: OracleSettings, right: int, wrong: int) -> dict[str, Any]:
+def loss_options(settings: OracleSettings, right: int, wrong: int) -> Options:
     """The options named, or the weights of right and wrong by their effective numbers."""
     if settings.loss != BALANCED:
         return dict(settings.loss_options)
@@ -381,9 +382,9 @@ def loss_options(settings: OracleSettings, right: int, wrong: int) -> dict[str, 
     return {"weight_neg": negative, "weight_pos": positive}
 
 
-def _parameter_groups(network: OracleNetwork, settings: OracleSettings) -> list[dict[str, Any]]:
+def _parameter_groups(network: OracleNetwork, settings: OracleSettings) -> list[Options]:
     top = [*network.hidden.parameters(), network.weight, network.bias]
-    groups: list[dict[str, Any]] = [{"params": top, "lr": settings.learning_rate}]
+    groups: list[Options] = [{"params": top, "lr": settings.learning_rate}]
     network.body.requires_grad_(settings.depth == "network")
     if settings.batch_norm == "frozen":
         for module in network.body.modules():

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,6 +19,7 @@ from confide.numerics.binning import calibration_error
 from confide.predictions import Predictions
 from confide.records import Dataset, Features, Split
 from confide.training.checkpoint import Trained
+from confide.types import Columns
 
 # One forward pass over a split, and the few numbers of it that the training log keeps.
 
@@ -131,7 +131,7 @@ def predict(
     feed = Feed(samples, trained.preparation, where.device, mirror_twice=trained.settings.mirror)
     network = where.place(trained.model).eval()
     # What tells groups apart goes along; features and other wide columns stay with the data.
-    columns: dict[str, Any] = {name: values for name, values in samples.columns.items() if np.ndim(values) == 1}
+    columns: Columns = {name: values for name, values in samples.columns.items() if np.ndim(values) == 1}
     if passes:
         check_choice(average, ("logits", "probs"), "average")
         logits, spread = _dropout_passes(network, feed, where, passes, average, batch_size, trained.settings.seed)

@@ -26,9 +26,10 @@ from confide.checks import (
 from confide.difficulty.weights import weights
 from confide.files.formats import plain
 from confide.models.device import PRECISIONS
+from confide.types import JsonObject, Options
 
 OPTIMIZERS = ("sgd", "adamw", "adam")
-SCHEDULE_OPTIONS: Mapping[str, Mapping[str, Any]] = {
+SCHEDULE_OPTIONS: Mapping[str, Options] = {
     "constant": {"warmup": 0.0},
     "step": {"milestones": (), "factor": 0.1, "warmup": 0.0},
     "cosine": {"warmup": 0.0, "floor": 0.0},
@@ -90,9 +91,9 @@ class Settings:
     """
 
     model: str = "small_cnn"
-    model_options: Mapping[str, Any] = field(default_factory=dict)
+    model_options: Options = field(default_factory=dict)
     loss: str = "cross_entropy"
-    loss_options: Mapping[str, Any] = field(default_factory=dict)
+    loss_options: Options = field(default_factory=dict)
     epochs: int = 10
     batch_size: int = 128
     optimizer: str = "sgd"
@@ -101,7 +102,7 @@ class Settings:
     nesterov: bool = False
     weight_decay: float = 5e-4
     schedule: str = "one_cycle"
-    schedule_options: Mapping[str, Any] = field(default_factory=dict)
+    schedule_options: Options = field(default_factory=dict)
     reduction: str = "mean"
     clip_norm: float | None = None
     augment: str = "none"
@@ -112,7 +113,7 @@ class Settings:
     average: float = 0.0
     mirror: bool = False
     seed: int = 0
-    weight_options: Mapping[str, Any] = field(default_factory=lambda: {"normalize": "rank", "temperature": 0.3})
+    weight_options: Options = field(default_factory=lambda: {"normalize": "rank", "temperature": 0.3})
     weigh: bool = False
     group_by: str = "difficulty"
     label_bands: bool = False
@@ -175,17 +176,17 @@ class Settings:
                 check_number(value, where, 0.0, 0, math.inf)
 
     @property
-    def whole_schedule_options(self) -> dict[str, Any]:
+    def whole_schedule_options(self) -> Options:
         """Options of the schedule, with the defaults of those that are not named."""
         return {**SCHEDULE_OPTIONS[self.schedule], **self.schedule_options}
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """Plain dictionary; `from_dict` reads it back."""
-        values: dict[str, Any] = plain(asdict(self))
+        values: JsonObject = plain(asdict(self))
         return values
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Settings:
+    def from_dict(cls, values: JsonObject) -> Settings:
         """Settings from plain values; an unknown field is an error."""
         return replace(cls(), **check_fields(values))
 
@@ -194,7 +195,7 @@ class Settings:
         return replace(self, **check_fields(values))
 
 
-def check_fields(values: Mapping[str, Any]) -> dict[str, Any]:
+def check_fields(values: Options) -> Options:
     """Field names must be those of Settings."""
     known = [f.name for f in fields(Settings)]
     for name in values:
@@ -205,7 +206,7 @@ def check_fields(values: Mapping[str, Any]) -> dict[str, Any]:
 
 # The usual network of data that is not images.
 
-USUAL: Mapping[str, Mapping[str, Any]] = {
+USUAL: Mapping[str, Options] = {
     "text": {"model": "text_cnn", "optimizer": "adamw", "learning_rate": 3e-3, "weight_decay": 0.01},
     "rows": {"model": "mlp"},
 }
@@ -237,7 +238,7 @@ def suited_settings(settings: Settings, kind: str) -> Settings:
 
 # Presets: the settings of the papers, and a quick one.
 
-PRESETS: Mapping[str, Mapping[str, Any]] = {
+PRESETS: Mapping[str, Options] = {
     # Small images in a minute on two cores.
     "quick": {"model": "small_cnn", "epochs": 10, "batch_size": 128, "learning_rate": 0.1},
     # Zhou et al. (2025), CIFAR: x 0.2 at 60, 120, 160; lowest validation loss after a warm-up of 40 epochs.
@@ -320,7 +321,7 @@ def preset(name: str, **changes: Any) -> Settings:
     return Settings.from_dict(base)
 
 
-def override_settings(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def override_settings(base: Options, changes: Options) -> Options:
     """Base with changes; another schedule, loss or model does not inherit the options of the one before.
 
     Nor is `mirror` inherited by an `augment` that does not flip: the network would be asked of images unlike its own.

@@ -24,6 +24,7 @@ from confide.models.trained import load_weights
 from confide.training.distributed import World, unwrapped
 from confide.training.objective import Objective
 from confide.training.settings import Settings
+from confide.types import Options
 
 # What a step may add to the model: a running mean of its weights, a compiled forward pass.
 
@@ -215,7 +216,7 @@ class State:
 
     def _restore_optimizer(self, tensors: dict[str, Tensor]) -> None:
         blank = self.optimizer.state_dict()
-        states: dict[int, dict[str, Any]] = {}
+        states: dict[int, dict[str, Tensor]] = {}
         for name, value in tensors.items():
             index, _, key = name.partition(".")
             states.setdefault(int(index), {})[key] = value
@@ -260,7 +261,7 @@ def make_optimizer(model: nn.Module, settings: Settings, device: Device) -> torc
         rate = torch.tensor(rate, dtype=torch.float32, device=device.device)
         for group in parameters if body else ():
             group["lr"] = rate.clone()
-    options: dict[str, Any] = {"lr": rate, "weight_decay": settings.weight_decay, "fused": fused}
+    options: Options = {"lr": rate, "weight_decay": settings.weight_decay, "fused": fused}
     if settings.optimizer == "sgd":
         return torch.optim.SGD(parameters, momentum=settings.momentum, nesterov=settings.nesterov, **options)
     return (torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam)(parameters, **options)

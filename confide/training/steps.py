@@ -31,6 +31,7 @@ from confide.training.feed import EpochOrder, TrainingSamples, choose_samples
 from confide.training.objective import Objective, groups_of
 from confide.training.settings import Settings, cycled_momenta, learning_rates
 from confide.training.state import BODY, CompiledForward, State, WeightAverage, body_rates, make_optimizer
+from confide.types import JsonObject
 
 # A run: all that a training needs, checked before its first step.
 
@@ -58,7 +59,7 @@ class Run:
     rates: NDArray[np.float64]
     body_rates: NDArray[np.float64]
     momenta: NDArray[np.float64] | None
-    identity: dict[str, Any]
+    identity: JsonObject
     folder: Path | None
     checkpoint_seconds: float
     saved_at: float = field(default_factory=time.monotonic)

@@ -6,7 +6,7 @@ which checks what comes in once and remembers how it was made. High = safe, alwa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
 from pathlib import Path
@@ -22,10 +22,10 @@ from confide.files.fitted import FittedState, load_fitted, need_fields, save_fit
 from confide.predictions import Predictions, feature_rows
 from confide.records import Features
 from confide.registry import Method, MethodSpec, OptionSpec, Registry
-from confide.types import PerSample
+from confide.types import JsonObject, Options, PerSample
 
 
-def check_option_kinds(method: Method[MethodSpec], options: Mapping[str, Any]) -> None:
+def check_option_kinds(method: Method[MethodSpec], options: Options) -> None:
     """Refuse `alpha_neg="a"` and `folds=2.5` by name; an option without a default value may be anything."""
     kinds = {str: "a word", Integral: "a whole number", Real: "a number"}
     for name, value in options.items():
@@ -36,7 +36,7 @@ def check_option_kinds(method: Method[MethodSpec], options: Mapping[str, Any]) -
 
 # What a method is, and what it says of itself.
 
-ScorerState = tuple[dict[str, Any], dict[str, Tensor]]
+ScorerState = tuple[JsonObject, dict[str, Tensor]]
 """Plain numbers and words for the JSON file, tensors for the safetensors file."""
 
 
@@ -91,13 +91,13 @@ class FittedOn:
     extractor: str | None = None
     second_extractor: str | None = None
 
-    def as_record(self) -> dict[str, Any]:
+    def as_record(self) -> JsonObject:
         """What is known, for a file."""
         record = {name: value for name, value in vars(self).items() if name != "second_extractor" or value is not None}
         return record if self.n else {}
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> FittedOn:
+    def from_record(cls, record: JsonObject) -> FittedOn:
         """What a file tells, each field held against its kind."""
         return check_record(cls(**{own.name: record[own.name] for own in fields(cls) if own.name in record}))
 
@@ -120,7 +120,7 @@ class Trust:
     wants: str = "nothing"
     num_classes: int | None = None
     feature_dim: int | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Options = field(default_factory=dict)
     about: FittedOn = field(default_factory=FittedOn)
     out_of_fold: Tensor | None = None
     second_dim: int | None = None

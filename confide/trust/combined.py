@@ -21,7 +21,7 @@ from confide.trust.base import TRUST, Scorer, ScorerState
 from confide.trust.cross_fitting import Folds, stratified_folds
 from confide.trust.distances import NeighbourDistance, class_index, relative_mahalanobis
 from confide.trust.oracles import OracleScorer, energy_of, logit_of_confidence
-from confide.types import FeatureRows, Flags, Floats, Indices, PerSample
+from confide.types import FeatureRows, Flags, Floats, Indices, JsonObject, PerSample
 
 # Gradient-boosted trees of being right on a few signals: histograms, complete trees of one depth, logistic loss.
 
@@ -320,7 +320,7 @@ class Combined:
         return {**columns, "base": torch.full((len(parts),), base, dtype=torch.float64)}
 
     def state(self) -> ScorerState:
-        numbers: dict[str, Any] = {
+        numbers: JsonObject = {
             "model": self.model,
             "facts": list(self.signals.facts),
             "columns": list(self.signals.columns),
@@ -334,7 +334,7 @@ class Combined:
         return numbers, tensors
 
 
-def restore_combined(numbers: dict[str, Any], tensors: dict[str, Tensor]) -> Combined:
+def restore_combined(numbers: JsonObject, tensors: dict[str, Tensor]) -> Combined:
     """The predictor of a saved state."""
 
     def under(prefix: str) -> dict[str, Tensor]:

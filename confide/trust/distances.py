@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from confide.block_sizes import CLASS_DISTANCE_BYTES
+from confide.block_sizes import CLASS_DISTANCE_BYTES, WIDENED_ROWS
 from confide.checks import InputError
 from confide.numerics.gaussians import SHRINKAGES, fit_gaussians
 from confide.numerics.neighbours import Rows, nearest_neighbours, pair_distances, smallest_of_rows
@@ -18,9 +18,9 @@ from confide.predictions import Predictions
 from confide.progress import Progress
 from confide.registry import Interval
 from confide.trust.base import TRUST, ScorerState
-from confide.types import FeatureRows, Indices, PerSample
+from confide.types import FeatureRows, Indices, JsonObject, Options, PerSample
 
-TRAINING_FEATURES: dict[str, Any] = {"trained": True, "wants": "features", "fit_on": "training"}
+TRAINING_FEATURES: Options = {"trained": True, "wants": "features", "fit_on": "training"}
 
 # Distance to the nearest training samples.
 
@@ -41,7 +41,7 @@ class NeighbourDistance:
         return {"k": self.k}, {"points": self.points}
 
 
-def restore_neighbours(numbers: dict[str, Any], tensors: dict[str, Tensor]) -> NeighbourDistance:
+def restore_neighbours(numbers: JsonObject, tensors: dict[str, Tensor]) -> NeighbourDistance:
     """The scorer of a saved state."""
     return NeighbourDistance(tensors["points"], int(numbers["k"]))
 
@@ -100,7 +100,7 @@ class RelativeMahalanobis:
     def __call__(self, predictions: Predictions, features: Tensor | None) -> PerSample:
         assert features is not None
         predicted = predictions.facts.prediction.cpu()
-        pairs = zip(torch.split(features, 4096), torch.split(predicted, 4096), strict=True)
+        pairs = zip(torch.split(features, WIDENED_ROWS), torch.split(predicted, WIDENED_ROWS), strict=True)
         return torch.cat([self._block(rows.cpu(), classes) for rows, classes in pairs])
 
     def _block(self, rows: Tensor, predicted: Tensor) -> Tensor:
@@ -112,7 +112,7 @@ class RelativeMahalanobis:
         return {}, dict(vars(self))
 
 
-def restore_rmd(numbers: dict[str, Any], tensors: dict[str, Tensor]) -> RelativeMahalanobis:
+def restore_rmd(numbers: JsonObject, tensors: dict[str, Tensor]) -> RelativeMahalanobis:
     """The scorer of a saved state."""
     return RelativeMahalanobis(**tensors)
 
@@ -241,7 +241,7 @@ class TrustScore:
         return {"neighbour": self.neighbour}, {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
-def restore_trust_score(numbers: dict[str, Any], tensors: dict[str, Tensor]) -> TrustScore:
+def restore_trust_score(numbers: JsonObject, tensors: dict[str, Tensor]) -> TrustScore:
     """The scorer of a saved state."""
     arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
     if arrays["centre"].ndim == 1:  # files of earlier versions have one centre for all classes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from confide.checks import InputError, OptionError, check_choice, tensor_with_graph
 from confide.registry import Method, OptionSpec, Registry
-from confide.types import PerSample
+from confide.types import Options, PerSample
 
 __all__ = ["TRUST_LOSSES", "binary_cross_entropy", "binary_focal", "create", "names", "steep_slope", "tcp"]
 
@@ -90,7 +90,7 @@ def create(word: str, *, reduction: str = "mean", **options: Any) -> TrustLossMo
 class TrustLossModule(nn.Module):
     """A trust loss with its options bound."""
 
-    def __init__(self, method: Method[TrustLossSpec], options: Mapping[str, Any], reduction: str) -> None:
+    def __init__(self, method: Method[TrustLossSpec], options: Options, reduction: str) -> None:
         super().__init__()
         self.word, self.target = method.word, str(method.spec.target)
         self.options, self.reduction = dict(options), reduction

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from confide.block_sizes import FEATURE_ROWS
 from confide.checks import SEEDS, InputError, check_choice, check_finite
 from confide.losses.reweighting import class_balance_weights
 from confide.numerics.blocks import one_thread
@@ -26,7 +27,7 @@ from confide.registry import Interval, Ranges
 from confide.trust import losses
 from confide.trust.base import TRUST, ScorerState
 from confide.trust.cross_fitting import Folds, stratified_folds
-from confide.types import FeatureRows, PerSample
+from confide.types import FeatureRows, JsonObject, Options, PerSample
 
 # What an oracle sees of a sample: facts of the softmax, log-probabilities and features, as one row.
 
@@ -117,7 +118,7 @@ def apply_head(head: str, hidden: Tensor, weight: Tensor, bias: Tensor) -> Tenso
 # One member per fold, all trained at once by batched matrix products; member m never sees fold m, so its values there
 # are honest (`out_of_fold`), and the trust of a new sample is the mean over members.
 
-Objective = Callable[[Tensor, Tensor], Tensor]
+OracleObjective = Callable[[Tensor, Tensor], Tensor]
 """(oracle output z, target per sample) -> one value per sample."""
 
 
@@ -218,14 +219,16 @@ class OracleScorer:
 
     def __call__(self, predictions: Predictions, features: Tensor | None) -> PerSample:
         rows, _ = oracle_inputs(predictions, features, self.inputs, self.energy)
-        values = [oracle_forward(self.weights, block, self.head).mean(dim=0) for block in torch.split(rows, 8192)]
+        values = [
+            oracle_forward(self.weights, block, self.head).mean(dim=0) for block in torch.split(rows, FEATURE_ROWS)
+        ]
         return torch.cat(values) if values else rows.new_zeros(0)
 
     def state(self) -> ScorerState:
         return {"head": self.head, "inputs": self.inputs, "energy": self.energy}, self.weights
 
 
-def restore_oracle(numbers: dict[str, Any], tensors: dict[str, Tensor]) -> OracleScorer:
+def restore_oracle(numbers: JsonObject, tensors: dict[str, Tensor]) -> OracleScorer:
     """The oracle of a saved state."""
     missing = {"mean", "deviation", "head_weight", "head_bias"} - tensors.keys()
     if missing:
@@ -238,7 +241,7 @@ def oracle_facts(
     *names: str,
     ranges: Ranges | None = None,
     choices: Mapping[str, tuple[Any, ...]] | None = None,
-) -> dict[str, Any]:
+) -> Options:
     """What is said of every trained oracle; limits of its options are those of the recipe, of the loss, and its own."""
     spec = losses.TRUST_LOSSES.get(loss).spec
     return {
@@ -265,7 +268,7 @@ def oracle_forward(weights: dict[str, Tensor], rows: Tensor, head: str, keep: Te
 
 
 def fit_oracle(
-    predictions: Predictions, features: Tensor | None, target: Tensor, objective: Objective, recipe: OracleRecipe
+    predictions: Predictions, features: Tensor | None, target: Tensor, objective: OracleObjective, recipe: OracleRecipe
 ) -> OracleScorer:
     """Train one member per fold on all other folds; the last values of the schedule are kept, nothing is selected."""
     rows, widths = oracle_inputs(predictions, features, recipe.inputs)
@@ -273,7 +276,9 @@ def fit_oracle(
     weights = _start(rows, widths, folds, recipe)
     _train(weights, rows, target.to(torch.float32).cpu(), folds, objective, recipe)
     with torch.no_grad():
-        values = torch.cat([oracle_forward(weights, block, recipe.head) for block in torch.split(rows, 8192)], dim=1)
+        values = torch.cat(
+            [oracle_forward(weights, block, recipe.head) for block in torch.split(rows, FEATURE_ROWS)], dim=1
+        )
         honest = values.gather(0, torch.from_numpy(folds)[None]).squeeze(0)
     learned, energy = {k: v.detach() for k, v in weights.items()}, not predictions.from_probabilities
     return OracleScorer(learned, recipe.head, recipe.inputs, honest, energy)
@@ -304,7 +309,12 @@ def _start(rows: Tensor, widths: tuple[int, ...], folds: Folds, recipe: OracleRe
 
 
 def _train(
-    weights: dict[str, Tensor], rows: Tensor, target: Tensor, folds: Folds, objective: Objective, recipe: OracleRecipe
+    weights: dict[str, Tensor],
+    rows: Tensor,
+    target: Tensor,
+    folds: Folds,
+    objective: OracleObjective,
+    recipe: OracleRecipe,
 ) -> None:
     generator = torch.Generator().manual_seed(recipe.seed + 1)
     outside = [torch.from_numpy(np.flatnonzero(folds != m)) for m in range(recipe.folds)]
@@ -345,7 +355,7 @@ def _dropout_mask(shape: tuple[int, ...], dropout: float, generator: torch.Gener
 )
 @oracle_options(losses.steep_slope, "alpha_pos", "alpha_neg", head="signed_distance")
 def steep_slope(
-    predictions: Predictions, features: FeatureRows | None = None, *, recipe: OracleRecipe, objective: Objective
+    predictions: Predictions, features: FeatureRows | None = None, *, recipe: OracleRecipe, objective: OracleObjective
 ) -> OracleScorer:
     """Oracle with the steep slope loss: exp(-a_pos z/(1+|z|)) if right, exp(a_neg z/(1+|z|)) if wrong.
 
@@ -394,7 +404,7 @@ def tcp(
     features: FeatureRows | None = None,
     *,
     recipe: OracleRecipe,
-    objective: Objective,
+    objective: OracleObjective,
     target: str = "probability",
 ) -> OracleScorer:
     """Oracle of the true class probability, (sigmoid(z) - p_y)^2.
@@ -438,7 +448,7 @@ def tcp(
 )
 @oracle_options(losses.binary_cross_entropy, "weight_pos", "weight_neg", "form")
 def binary_cross_entropy(
-    predictions: Predictions, features: FeatureRows | None = None, *, recipe: OracleRecipe, objective: Objective
+    predictions: Predictions, features: FeatureRows | None = None, *, recipe: OracleRecipe, objective: OracleObjective
 ) -> OracleScorer:
     """Oracle with binary cross-entropy, -o log sigmoid(z) - (1 - o) log sigmoid(-z), one term per sample.
 
@@ -483,7 +493,7 @@ def binary_cross_entropy(
 )
 @oracle_options(losses.binary_focal, "gamma", "form")
 def binary_focal(
-    predictions: Predictions, features: FeatureRows | None = None, *, recipe: OracleRecipe, objective: Objective
+    predictions: Predictions, features: FeatureRows | None = None, *, recipe: OracleRecipe, objective: OracleObjective
 ) -> OracleScorer:
     """Oracle with the binary focal loss, -(1 - p_o)^gamma log p_o of the true outcome o, one term per sample.
 
@@ -534,7 +544,7 @@ def class_balanced(
     features: FeatureRows | None = None,
     *,
     recipe: OracleRecipe,
-    objective: Objective,
+    objective: OracleObjective,
     beta: float = 0.999,
 ) -> OracleScorer:
     """Oracle with class-balanced binary cross-entropy, w_o = (1 - beta) / (1 - beta^n_o) for o in {wrong, right}.

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +15,7 @@ from confide.metrics import aurc
 from confide.predictions import Predictions
 from confide.registry import Interval
 from confide.trust.base import TRUST, ScorerState
-from confide.types import FeatureRows, PerSample
+from confide.types import FeatureRows, JsonObject, Options, PerSample
 
 # Scores that need no fitting: a function of the predictions alone.
 
@@ -26,7 +25,7 @@ class OutputScore:
     """A scorer that only applies a formula: `formula(predictions, **options) -> n`."""
 
     formula: Callable[..., PerSample]
-    options: dict[str, Any] = field(default_factory=dict)
+    options: Options = field(default_factory=dict)
 
     def __call__(self, predictions: Predictions, features: Tensor | None) -> PerSample:
         return self.formula(predictions, **self.options)
@@ -48,10 +47,10 @@ def output_score_facts(
     scale: str = "score",
     threshold: float | None = None,
     kind: type[OutputScore] = OutputScore,
-) -> dict[str, Any]:
+) -> Options:
     """What the registry tells about a method without training."""
 
-    def restore(numbers: dict[str, Any], tensors: dict[str, Tensor]) -> OutputScore:
+    def restore(numbers: JsonObject, tensors: dict[str, Tensor]) -> OutputScore:
         return kind(formula, numbers)
 
     wants = "members" if kind is MembersScore else "nothing"
@@ -276,7 +275,7 @@ def normalised_logit(predictions: Predictions, p: int) -> PerSample:
     return top / largest / norm
 
 
-def restore_logit_norm(numbers: dict[str, Any], tensors: dict[str, Tensor]) -> LogitNorm:
+def restore_logit_norm(numbers: JsonObject, tensors: dict[str, Tensor]) -> LogitNorm:
     """The scorer of a saved state."""
     return LogitNorm(None if numbers["p"] is None else int(numbers["p"]))
 

@@ -169,3 +169,20 @@ def test_it_is_one_of_the_candidates_to_choose_from():
     )
     assert choice.word == "second_opinion"
     assert calibrators.opinion_names(choice.calibrator) == ("knn",)
+
+
+@pytest.mark.parametrize("n", [58, 73, 147])
+def test_the_names_of_classes_do_not_matter(n):
+    labels, draw = np.arange(n) % 5, np.random.default_rng(3)
+    own, other = (draw.normal(size=(n, 5)) + 1.5 * np.eye(5)[labels] for _ in range(2))
+    turned = np.array([3, 0, 4, 1, 2])  # class k is called turned[k]
+    back = np.argsort(turned)
+
+    def joined(own, other, labels):
+        val, opinion = (Predictions(logits, labels, split="val") for logits in (own, other))
+        after = calibrators.fit("second_opinion", val, opinions={"b": opinion})(val, opinions={"b": opinion})
+        return torch.softmax(after.logits, dim=1)
+
+    first = joined(own, other, labels)
+    again = joined(own[:, back], other[:, back], turned[labels])
+    assert torch.allclose(first, again[:, turned], atol=1e-6)

@@ -54,6 +54,15 @@ def test_a_small_batch_keeps_the_clean_temperature():
     torch.testing.assert_close(fitted(Predictions(logits, labels), rows).logits.numpy(), logits / fitted.temperature)
 
 
+@pytest.mark.parametrize("favoured", [0, 1, 2])
+def test_other_shares_of_the_classes_are_not_taken_for_hardness(favoured):
+    fitted = calibrators.fit("travelling", VAL, features=ROWS, fitted=TRAIN)
+    logits, labels, rows = batch(0.4, 95, n=4000)
+    some = np.flatnonzero((labels == favoured) | (np.arange(4000) % 8 == 0))
+    after = fitted(Predictions(logits[some], labels[some]), rows[some]).logits.numpy()
+    torch.testing.assert_close(after, logits[some] / fitted.temperature)
+
+
 def test_the_mean_confidence_is_the_one_asked_for():
     logits = torch.from_numpy(batch(1.0, 93)[0])
     found = torch.softmax(logits * scale_for(logits, 0.6, 1.0), dim=1).amax(dim=1).mean()

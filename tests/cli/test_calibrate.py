@@ -67,6 +67,8 @@ def test_a_second_opinion_from_files_of_features_or_predictions(files, tmp_path,
         assert {c["word"] for c in told["candidates"]} == {"none", "temperature", "second_opinion"}
         if told["calibrator"]["word"] == "second_opinion":
             assert told["calibrator"]["options"]["classes"] == shown
+    assert main([*words[:5], "--methods", "second_opinion", *by_features]) == 0
+    assert "price: every new sample goes through views too; `confide predict` shows" in capsys.readouterr().out
     assert main([*words, "--opinion", "gaussian"]) == 1
     assert "must come together" in capsys.readouterr().err
 

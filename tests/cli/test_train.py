@@ -66,13 +66,13 @@ def test_a_recipe_brings_loss_averages_and_calibrator(
     assert main(["train", images, *PIXELS, "--out", run, *SMALL]) == 0
     assert f"--calibrator {run}/calibrator.json --out" in capsys.readouterr().out
     trained, plan = Trained.load(run), load_config("confide")
-    names = ("scores/predicted_class.parquet", "difficulty.safetensors", "calibrator.json")
-    assert all((Path(run) / name).exists() for name in names)
-    assert (Path(run) / "calibrators" / "confide-temperature_by_difficulty.json").exists()
+    assert (Path(run) / "calibrators" / "confide-second_opinion.json").exists()
+    calibrator = confide.calibrators.load(run + "/calibrator.json")
+    assert (calibrator.word, calibrator.source.extractor) == ("second_opinion", "pixels")
+    assert confide.calibrators.opinion_names(calibrator) == ("logistic",)
     assert (trained.settings.loss, trained.settings.mirror) == (plan.losses[0].word, True)
     assert main(["predict", run, images, "--calibrator", run + "/calibrator.json", "--out", out]) == 0
     plain, calibrated = predict(trained, confide.load_dataset(images)), Predictions.load(out)
-    assert (plain.facts.prediction == calibrated.facts.prediction).all()
     assert (plain.facts.confidence != calibrated.facts.confidence).any()
 
 
@@ -87,24 +87,30 @@ def test_an_ensemble_of_a_recipe_has_a_calibrator_too(images: str, tmp_path: Pat
 def test_a_recipe_takes_scores_and_features_that_are_given(
     images: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    scores, run = str(tmp_path / "scores.parquet"), tmp_path / "run"
+    scores, run, recipe = str(tmp_path / "scores.parquet"), tmp_path / "run", tmp_path / "banded.yaml"
+    recipe.write_text(
+        "title: banded\ndata: any\nfeatures: pixels\ndifficulty: rmd\nlosses: [cross_entropy]\n"
+        "calibrators: [{word: temperature, by: difficulty, bands: 2}]\n",
+        encoding="utf-8",
+    )
+    banded = ["--recipe", str(recipe), "--features", "pixels"]
     assert main(["score", images, "--features", "pixels", "--gallery", "none", "-o", scores]) == 0
     # The loss's scores are given; what the calibrator goes by is made all the same, before the training.
     words = ["train", images, "--scores", scores, "--out", str(run), *SMALL]
-    assert main([*words, *PIXELS]) == 0
+    assert main([*words, *banded]) == 0
     assert confide.calibrators.load(run / "calibrator.json").by == "difficulty"
     saved = run / "scores" / "predicted_class.parquet"
     made = saved.stat().st_mtime_ns
-    assert main([*words, *PIXELS]) == 0
+    assert main([*words, *banded]) == 0
     assert saved.stat().st_mtime_ns == made
     # A training folder of the first days calls them otherwise; they are found all the same.
     saved.rename(run / "hardness.parquet")
-    assert main([*words, *PIXELS]) == 0
+    assert main([*words, *banded]) == 0
     assert not saved.exists()
     # A difficulty of other features than are asked for now is made again.
     note = run / "scores" / "made-of.json"
     write_json(note, {**read_json(note), "features": {"word": "another"}})
-    assert main([*words, *PIXELS]) == 0
+    assert main([*words, *banded]) == 0
     assert saved.exists()
     assert read_json(note)["features"]["word"] == "pixels"
     capsys.readouterr()

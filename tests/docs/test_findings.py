@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from benchmarks.findings import write
-from confide.config import load_config
+from benchmarks.lib.grid import method_named
 
 ROOT = Path(__file__).parents[2]
 
@@ -77,11 +77,9 @@ def test_the_rule_reads_the_third_round_and_what_averages_nothing():
     assert "`cross_entropy` (round 1)" in text
     assert "(round 2)" not in text  # averaged weights with the statistics of others
     assert text.count("accuracy with `entropy_017_mean` (round 3).") == 2  # with one training each, and over the seeds
-    recipe = load_config("confide")  # so it is the recipe, with the calibrator that the table by band names
-    assert (recipe.losses[0].word, recipe.losses[0].options["alpha"]) == ("entropy_regularization", 0.17)
-    calibrator = recipe.calibrators[0]
-    assert calibrator.word == "temperature"
-    assert {key: calibrator.options[key] for key in ("by", "bands")} == {"by": "difficulty", "bands": 5}
+    first = method_named("confide")  # so it was the first recipe, with the calibrator that the table by band names
+    assert (first.loss, first.options) == ("entropy_regularization", {"alpha": 0.17})
+    assert first.calibrated == {"word": "temperature", "by": "difficulty", "bands": 5}
 
 
 def test_the_rule_takes_means_where_every_seed_is_trained(monkeypatch):

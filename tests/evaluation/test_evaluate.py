@@ -86,11 +86,33 @@ def test_the_gap_of_a_predicted_class_is_that_of_its_predictions():
         assert abs(gap) < 0.02
 
 
+def test_the_curve_without_bins_lies_in_its_band_at_95_of_100_points_of_a_calibrated_model():
+    """Averaged over points and runs; the band is of each point. A planted gap is shown in full."""
+    from confide.evaluation.curves import smooth_reliability
+    from confide.metrics.view import MetricSamples, View
+
+    rng, inside, points = np.random.default_rng(5), 0, 0
+    for n in (400, 3000):
+        for _ in range(60):
+            sure = rng.beta(4, 1, n)
+            samples = MetricSamples(confide.Predictions.from_pairs(rng.random(n) < sure, sure))
+            curve = {k: np.array(v) for k, v in smooth_reliability(View(samples), True).columns.items()}
+            inside += int(((curve["band_low"] <= curve["accuracy"]) & (curve["accuracy"] <= curve["band_high"])).sum())
+            points += len(curve["accuracy"])
+    assert 0.93 <= inside / points <= 0.97
+    sure = rng.uniform(0.5, 0.9, 100_000)
+    samples = MetricSamples(confide.Predictions.from_pairs(rng.random(100_000) < sure - 0.1, sure))
+    columns = smooth_reliability(View(samples), True).columns
+    assert min(columns["confidence"]) > 0.4
+    assert np.allclose(np.subtract(columns["confidence"], columns["accuracy"]), 0.1, atol=0.03)
+
+
 def test_curves_have_the_columns_that_the_report_draws(evaluation):
     kinds = {c.kind for c in evaluation.curves}
     assert kinds == {
         "reliability_width",
         "reliability_mass",
+        "reliability_smooth",
         "risk_coverage",
         "confidence_histogram",
         "error_by_difficulty",
@@ -283,7 +305,7 @@ def test_a_default_evaluation_has_the_rows_and_bands_it_always_had():
     assert len(found.measurements) - len(predicted) == 7 + 8 * 2 + 4 * classes
     assert all(m.has_interval for m in found.measurements)
     bands = [c for c in found.curves if "band_low" in c.columns]
-    assert len(bands) == 6
+    assert len(bands) == 7
     assert all(
         math.isfinite(b) for c in bands for b, k in zip(c.columns["band_low"], c.columns["count"], strict=True) if k
     )
@@ -346,3 +368,23 @@ def test_labels_from_one_that_fit_the_classes_are_asked_about():
         "no label is 0, and the class before the label is predicted for 100%: do labels start at 1?",
     )
     assert not confide.evaluate(Predictions(logits, labels), ["accuracy"], intervals=False).warnings
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda p, **words: confide.evaluate(p, **words),
+        lambda p, **words: confide.compare(p, p, **words),
+        lambda p, **words: confide.operating_point(p, risk=0.5, **words),
+        lambda p, **words: confide.calibrators.fit("temperature", p, **words),
+        lambda p, **words: confide.metrics.ece(p, **words),
+        lambda p, **words: confide.metrics.accuracy(p, **words),
+    ],
+    ids=["evaluate", "compare", "operating_point", "calibrators", "ece", "accuracy"],
+)
+def test_sample_weight_is_told_its_name_here_and_a_typo_the_nearest_word(call):
+    predictions = confide.Predictions([[2.0, 0.0], [0.0, 1.0]], [0, 1], split="val")
+    with pytest.raises(confide.checks.OptionError, match="called 'weights' here"):
+        call(predictions, sample_weight=[1, 2])
+    with pytest.raises(confide.checks.OptionError, match=r"has no (keyword|option) 'weigths'"):
+        call(predictions, weigths=[1, 2])

@@ -269,3 +269,44 @@ CONTRAST = """() => {
   }
   return bad;
 }"""
+
+
+def test_suspects_the_operating_point_and_cells_of_the_report_open_their_samples(look, serve, run_folder):
+    """Where the explorer shows the report these are links; in the file they are none."""
+    from dataclasses import replace
+
+    from confide import evaluate, write_report
+    from confide.predictions import Predictions
+    from confide.results import Sample
+
+    predictions = Predictions.load(run_folder / "predictions" / "plain-test.parquet", split="test")
+    doubt = 1 - predictions.probabilities().amax(1).numpy()
+    found = evaluate(predictions, model="plain", trust={"other": -doubt * doubt})
+    suspect = Sample("suspect", predictions.ids[3], "coat", "bag", verdict="wrong label")
+    found = replace(found, samples=(suspect,))
+    found.save(run_folder / "evaluation.json")
+    page = look(serve(run_folder), "?split=test")
+    home = page.url.split("/?")[0]
+    page.goto(f"{home}/report")
+    page.locator("#difficulty .suspects li a").first.click()
+    page.wait_for_selector("#drawer:not([hidden])")
+    assert f"sample=test%2F{predictions.ids[3]}" in page.url
+
+    page.goto(f"{home}/report")
+    accepted = page.locator("[data-out=coverage]").inner_text()
+    page.locator("#open-point [data-open=accepted]").click()
+    page.wait_for_selector("#cells li:not(.sk) button[data-row]")
+    assert count(page) == round(float(accepted.removesuffix("\u202f%")) / 100 * len(predictions))
+
+    page.goto(f"{home}/report")
+    cell = page.locator("#trust .q a[href]").first
+    number = int(cell.inner_text().replace(",", ""))
+    if number:
+        cell.click()
+        page.wait_for_selector("#cells li:not(.sk) button[data-row]")
+        assert count(page) == number
+
+    file = write_report(found, run_folder / "alone.html")
+    page.goto(file.as_uri())
+    assert page.locator("a[data-explorer][href], #open-point:not([hidden])").count() == 0
+    page.complaints.clear()  # the file is no page of the server

@@ -23,11 +23,11 @@ import yaml
 from PIL import Image
 
 import confide
-from confide import calibrators, data, decisions, difficulty, monitor, sets, trust
+from confide import answers, calibrators, data, decisions, difficulty, monitor, sets, trust
 from confide.calibrators import CALIBRATORS
 from confide.checks import InputError, MissingExtra, OptionError
 from confide.config import load_config
-from confide.evaluation import operating_point
+from confide.evaluation import LabelThresholds, Sketch, label_thresholds, operating_point, sketch_of
 from confide.files import formats
 from confide.predictions import Predictions
 from confide.records import Features, Scores
@@ -202,7 +202,131 @@ def _used(load: Callable[[Path], Any], apply: Callable[[Any], object]) -> Callab
     return lambda path: apply(load(path))
 
 
+# Answers, labels, pixels, boxes and counted cells.
+
+
+def _lines(rows: list[dict[str, Any]], path: Path) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+CHOICES = [
+    {
+        "doc_id": k,
+        "doc": {"subject": "a"},
+        "target": str(k % 2),
+        "filtered_resps": [["-3.1", "False"], ["-0.4", "True"]],
+    }
+    for k in range(4)
+]
+GENERATED = [
+    {
+        "doc_id": k,
+        "doc": {"subject": "a", "question": "b"},
+        "target": "Paris",
+        "resps": [["Paris, 90 %"]],
+        "filtered_resps": ["Paris, 90 %"],
+        "metrics": ["exact_match"],
+        "exact_match": float(k % 2),
+    }
+    for k in range(4)
+]
+SAMPLED = [
+    {**row, "resps": [["Paris", "Rome", "Paris"]], "filtered_resps": ["Paris", "Rome", "Paris"]} for row in GENERATED
+]
+TABLE = [
+    {"id": f"q{k}", "said": "85 %", "right": k % 2, "tried": ["a", "b", "a"], "logs": [-1.0, -2.0, -0.5], "gold": "a"}
+    for k in range(6)
+]
+
+
+def _read_table_of_answers(path: Path) -> None:
+    for options in ({"stated": "said", "correct": "right"}, {"samples": "tried", "reference": "gold"}):
+        answers.from_table(path, **options)
+    answers.from_table(path, log_probs="logs", label="right")
+
+
+def _uqlm(path: Path) -> None:
+    rows = {"response": np.array(["Paris", "Rome"] * 6), "noncontradiction": np.linspace(0, 1, 12)}
+    formats.write_table(path, {**rows, "graded": np.arange(12) % 2, "gold": np.array(["Paris"] * 12)})
+
+
+def _read_uqlm(path: Path) -> None:
+    answers.from_uqlm(path, "noncontradiction", correct="graded")
+    answers.from_uqlm(path, "noncontradiction", references="gold")
+
+
+def _polygraph(path: Path) -> None:
+    values = {("sequence", "Perplexity"): [0.1, 2.0, 0.5]}, {("sequence", "EM"): [1, 0, 1]}
+    texts = {"greedy_texts": ["a", "b", "c"]}
+    torch.save({"estimations": values[0], "gen_metrics": values[1], "stats": texts}, path)
+
+
+def _coco(path: Path) -> None:
+    box = {"image_id": 7, "category_id": 3, "bbox": [0, 0, 10, 10]}
+    found = [{**box, "score": 0.8}, {**box, "bbox": [2, 3, 9, 9.5], "score": 0.3}, {**box, "image_id": 8, "score": 0.4}]
+    formats.write_json(path.with_name("coco_results.json"), found)
+    known = {"annotations": [{**box, "iscrowd": 0}], "categories": [{"id": 3, "name": "cup"}]}
+    formats.write_json(path.with_name("coco_annotations.json"), known)
+
+
+def _read_coco(path: Path) -> None:
+    confide.dense.from_coco(path.with_name("coco_results.json"), path.with_name("coco_annotations.json"))
+
+
+def _images(path: Path) -> None:
+    draws = np.random.default_rng(0)
+    np.savez(path, logits=draws.normal(size=(2, 3, 4, 5)).astype(np.float32), labels=draws.integers(0, 3, (2, 4, 5)))
+
+
+def _read_images(path: Path) -> None:
+    outputs, labels, kind = confide.dense.read_images(path)
+    confide.dense.pixels(**{kind: outputs}, labels=labels)
+
+
+def _multilabel(split: str = "val") -> Predictions:
+    labels = np.random.default_rng(1).integers(0, 2, (N, C))
+    logits = np.random.default_rng(0).normal(size=(N, C)) + labels
+    return Predictions.multilabel(logits, labels, split=split, label_names=("cat", "dog", "eel"))
+
+
+def _weighted() -> Predictions:
+    return _predictions().weighted(np.linspace(0.5, 2.0, N))
+
+
+def _measured(predictions: Predictions) -> None:
+    """A file that loads must also be counted."""
+    if predictions.labels is not None:
+        confide.metrics.accuracy(predictions)
+
+
+def _sketch_used(sketch: Any) -> None:
+    confide.evaluation.evaluate_sketch(sketch)
+
+
 TARGETS = (
+    *(
+        Target(f"samples_{name}_2024-05-01T10-00-00.jsonl", partial(_lines, rows), answers.from_lm_eval)
+        for name, rows in (("choice", CHOICES), ("generated", GENERATED), ("sampled", SAMPLED))
+    ),
+    Target("answers.jsonl", partial(_lines, TABLE), _read_table_of_answers),
+    *(Target(f"uqlm.{e}", _uqlm, _read_uqlm) for e in ("csv", "parquet")),
+    Target("polygraph.man", _polygraph, lambda p: answers.from_lm_polygraph(p, "Perplexity", "EM")),
+    *(Target(f"coco_{name}.json", _coco, _read_coco, beside=True) for name in ("results", "annotations")),
+    Target("images.npz", _images, _read_images),
+    *(
+        Target(f"{name}.{e}", lambda p, make=make: make().save(p), _used(Predictions.load, _measured))
+        for name, make in (("multilabel", _multilabel), ("weighted", _weighted))
+        for e in ("npz", "parquet", "csv")
+    ),
+    *(
+        Target(
+            f"label_thresholds_{name}.json",
+            lambda p, options=options: label_thresholds(_multilabel(), **options).save(p),
+            _used(LabelThresholds.load, lambda limits: limits(_multilabel("test"))),
+        )
+        for name, options in (("costs", {"costs": {"miss": 3, "false_alarm": 1}}), ("precision", {"precision": 0.5}))
+    ),
+    Target("sketch.npz", lambda p: sketch_of(_predictions()).save(p), _used(Sketch.load, _sketch_used)),
     *(
         Target(f"predictions.{e}", lambda p: _predictions().save(p), Predictions.load)
         for e in ("npz", "parquet", "csv")
@@ -266,7 +390,9 @@ def seed_of(target: Target) -> bytes:
         path = Path(folder) / target.file
         path.parent.mkdir(parents=True, exist_ok=True)
         target.make(path)
-        target.read(path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            target.read(path)
         return path.read_bytes()
 
 
@@ -415,7 +541,11 @@ def _mutated_yaml(whole: bytes, draws: random.Random, _: str) -> bytes:
     return yaml.safe_dump(_mutated_value(yaml.safe_load(whole), draws), allow_unicode=True).encode("utf-8", "replace")
 
 
-COLUMN_FILES = ("predictions.npz", "predictions.parquet", "scores.parquet", "features.npz", "data.npz", "data.parquet")
+COLUMN_FILES = (
+    *("predictions.npz", "predictions.parquet", "scores.parquet", "features.npz", "data.npz", "data.parquet"),
+    *("multilabel.npz", "multilabel.parquet", "weighted.npz", "weighted.parquet"),
+    *("uqlm.parquet", "images.npz", "sketch.npz"),
+)
 TYPES = (
     "float16",
     "float64",

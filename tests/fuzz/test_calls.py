@@ -18,7 +18,7 @@ import torch
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
 import confide
-from confide import calibrators, decisions, difficulty, losses, metrics, monitor, sets, trust
+from confide import answers, calibrators, decisions, difficulty, losses, metrics, monitor, sets, trust
 from confide.checks import InputError, MissingExtra, OptionError
 from confide.cli.main import VERBS, main
 from confide.predictions import Predictions
@@ -187,6 +187,64 @@ def test_slices_by_anything(values, labels, level):
     if columns is not None:
         answered(lambda: confide.evaluation.find_slices(columns, level=level))
     answered(lambda: confide.evaluation.find_slices(SIXTY, features=values, by=labels))
+
+
+# What is no class of one sample: answers, several labels, pixels, boxes, weights, counted cells.
+
+TEXTS = st.one_of(
+    st.lists(st.sampled_from(("85 %", "likely", "0.6", "", "²", "1e999", "-5", None, 3, ["a", "b"])), max_size=6),
+    st.just(["90 %"] * 6),
+    arrays(),
+)
+
+
+@given(TEXTS, LABELS, arrays(), RATES)
+@QUICK
+def test_answers_of_anything(texts, labels, values, rate):
+    answered(lambda: answers.verbalised(texts, labels, unparsed=rate))
+    answered(lambda: answers.verbalised(["90 %"] * 6, labels, questions=values))
+    answered(lambda: answers.multiple_choice(values, labels))
+    answered(lambda: answers.agreement([["a", "b", "a"]] * 6, texts))
+    answered(lambda: answers.agreement(texts, correct=labels))
+
+
+@given(arrays(), arrays(), RATES)
+@QUICK
+def test_several_labels_of_anything(values, labels, rate):
+    made = answered(lambda: Predictions.multilabel(values, labels, split="val"))
+    if made is not None and len(made):
+        answered(lambda: float(metrics.ece(made)))
+        answered(lambda: confide.evaluation.label_thresholds(made, precision=rate))
+        answered(lambda: confide.evaluation.label_thresholds(made, costs={"miss": rate, "false_alarm": 1}))
+    answered(lambda: Predictions.multilabel(probs=values, labels=labels))
+
+
+@given(arrays(), arrays(), RATES)
+@QUICK
+def test_pixels_and_boxes_of_anything(values, labels, rate):
+    answered(lambda: confide.dense.pixels(values, labels))
+    answered(lambda: confide.dense.pixels([values, values], [labels, labels], ignore_index=0))
+    whole = torch.zeros(1, 3, 2, 2), torch.ones(1, 2, 2, dtype=torch.long)
+    answered(lambda: confide.dense.pixels(*whole, most=rate))
+    answered(lambda: confide.dense.pixels(whole[0], labels))
+    answered(lambda: confide.dense.boundary_distance(labels))
+    one = [np.array([[0.0, 0, 1, 1]])], [np.array([0.5])], [np.array([0])], [np.array([[0.0, 0, 1, 1]])]
+    answered(lambda: confide.dense.boxes(*one, [np.array([0])], iou=rate))
+    for place in range(5):
+        parts = [*one, [np.array([0])]]
+        parts[place] = [values]
+        answered(lambda parts=parts: confide.dense.boxes(*parts))
+
+
+@given(arrays(), RATES)
+@QUICK
+def test_weights_and_shares_of_anything(values, rate):
+    answered(lambda: float(metrics.ece(SIX.weighted(values))))
+    answered(lambda: calibrators.fit("temperature", SIX, weights=values))
+    answered(lambda: calibrators.fit("temperature", SIX, prior=values))
+    answered(lambda: confide.evaluate(SIX, ["accuracy"], False, prior=values))
+    answered(lambda: SIX.with_prior(values, trained=rate))
+    answered(lambda: confide.evaluation.sketch_of(values))
 
 
 # The command line.

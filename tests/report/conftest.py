@@ -5,12 +5,16 @@ from __future__ import annotations
 import base64
 import io
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from confide.evaluation.curves import smooth_reliability
+from confide.metrics.view import MetricSamples, View
+from confide.predictions import Predictions
 from confide.results import (
     About,
     BreakEvenPoint,
@@ -214,6 +218,8 @@ def stage_curves(model, stage, confidence, right, draws) -> list[Curve]:
     table = {"low": edges[:-1], "high": edges[1:], "right": counts[0], "wrong": counts[1]}
     found.append(Curve("confidence_histogram", columns(table), **where))
     found.append(Curve("risk_coverage", columns(risk_coverage(confidence, right)), **where))
+    samples = MetricSamples(Predictions.from_pairs(right, confidence))
+    found.append(replace(smooth_reliability(View(samples), True), **where))
     return found
 
 

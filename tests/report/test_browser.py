@@ -10,6 +10,7 @@ import pytest
 
 from confide.report import write_report
 from confide.report.sections import SECTIONS
+from tests.conftest import axe_violations
 
 pytestmark = pytest.mark.slow
 
@@ -218,6 +219,16 @@ def test_works_without_scripts(browser, address):
     assert page.locator("#diagrams figure[data-variant]:visible").count() == 2
     assert page.locator('[data-out="coverage"]').inner_text().endswith("%")
     assert not page.locator("#theme").is_visible()
+    for dead in (
+        "#point",
+        ".drag",
+        ".controls",
+        "[data-download]",
+        "#open-point",
+        ".jump:enabled",
+        "a[data-explorer][href]",
+    ):
+        assert page.locator(dead).locator("visible=true").count() == 0, dead
     context.close()
 
 
@@ -245,3 +256,44 @@ CONTRAST = """() => {
   }
   return bad;
 }"""
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (1440, "dark"), (375, "light"), (375, "dark")])
+def test_axe_finds_nothing(opened, axe, width, scheme):
+    assert axe_violations(opened(width, color_scheme=scheme), axe) == []
+
+
+@pytest.mark.parametrize("width", [860, 900, 1024, 1180])
+def test_the_contents_are_all_in_sight(opened, width):
+    page = opened(width)
+    nav = page.locator(".bar nav")
+    assert nav.evaluate("e => e.scrollWidth <= e.clientWidth + 1 && e.scrollHeight <= e.clientHeight + 1")
+    assert nav.locator("a").count() == page.locator("main section").count()
+
+
+def test_on_paper_nothing_is_cut_and_heads_repeat(browser, address):
+    """A4 with usual margins is 680 px wide."""
+    context = browser.new_context(viewport={"width": 680, "height": 960})
+    page = context.new_page()
+    page.emulate_media(media="print")
+    page.goto(address)
+    beyond = "e => !e.closest('svg') && e.getBoundingClientRect().right > innerWidth + 1"
+    found = f"[...document.querySelectorAll('main *')].filter({beyond}).map(e => e.outerHTML.slice(0, 80))"
+    assert page.evaluate(f"() => {found}") == []
+    heads = page.evaluate("() => [...document.querySelectorAll('thead')].map(e => getComputedStyle(e).display)")
+    assert set(heads) == {"table-header-group"}
+    titles = "[...document.querySelectorAll('.side, figcaption, h3, h4')].map(e => getComputedStyle(e).breakAfter)"
+    assert set(page.evaluate(f"() => {titles}")) == {"avoid"}
+    context.close()
+
+
+def test_in_forced_colours_drawings_keep_theirs(browser, address):
+    context = browser.new_context(viewport={"width": 1024, "height": 900}, forced_colors="active")
+    page = context.new_page()
+    page.goto(address)
+    dot = "#reliability svg .fw"
+    colour = page.evaluate(f"() => getComputedStyle(document.querySelector('{dot}')).fill")
+    ground = page.evaluate("() => getComputedStyle(document.querySelector('#reliability svg')).backgroundColor")
+    assert colour == "rgb(168, 42, 6)"
+    assert ground == "rgb(255, 255, 255)"
+    context.close()

@@ -20,6 +20,10 @@
     if (event.key === "Escape" && page.activeElement.classList.contains("term")) page.activeElement.blur();
   });
 
+  // Where the explorer shows the report, samples are links to it; elsewhere they are not.
+  var explored = location.pathname === "/report";
+  if (explored) all("[data-explorer]").forEach(function (link) { link.href = "/?" + link.dataset.explorer; link.hidden = false; });
+
   // Bins: every variant is drawn already; the switch shows one.
   var switches = all("[data-switch]");
   function chosen(name) { return page.querySelector('[data-switch="' + name + '"] [aria-pressed="true"]').value; }
@@ -63,6 +67,15 @@
     box.append(strong, " was promised, with " + percent(best.confidence, 0) + " confidence, for new " + curve.unit +
       " of the same kind accepted at the ready-made threshold " + best.threshold.toFixed(3) + ".");
   }
+  function openPoint(threshold) {
+    var box = page.getElementById("open-point");
+    box.hidden = !explored || threshold === null;
+    if (box.hidden) return;
+    // As in Python: a threshold accepts what is at or above it, and is a confidence itself, to single precision.
+    var edge = (threshold - 1e-7).toFixed(9), start = "/?" + box.dataset.whose + "&confidence=";
+    var views = { accepted: edge + "..", errors: edge + "..&outcome=wrong", aside: ".." + edge };
+    Object.keys(views).forEach(function (name) { box.querySelector('[data-open="' + name + '"]').href = start + views[name]; });
+  }
   function showPoint() {
     var k = +slider.value, coverage = curve.coverage[k], risk = curve.risk[k];
     put("threshold", curve.threshold[k] === null ? "–" : curve.threshold[k].toFixed(3));
@@ -73,6 +86,7 @@
     page.querySelector('[data-optional="interval"]').hidden = !interval;
     if (interval) put("interval", (100 * curve.low[k]).toFixed(1) + "–" + percent(curve.high[k], 1));
     promise(k);
+    openPoint(curve.threshold[k]);
     slider.setAttribute("aria-valuetext", percent(coverage, 1) + " accepted, " + percent(risk, 1) + " wrong");
     all(".op").forEach(function (point) {
       var d = point.dataset, x = +d.x0 + coverage * (d.x1 - d.x0);
@@ -102,6 +116,7 @@
       ["pointerup", "pointercancel"].forEach(function (name) { svg.addEventListener(name, function () { held = false; }); });
     });
     all(".jump").forEach(function (link) {
+      link.disabled = false; // without scripts it is a number
       link.addEventListener("click", function () {
         slider.value = curve.promise.indexOf(+link.dataset.promise);
         showPoint();

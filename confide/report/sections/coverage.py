@@ -5,8 +5,7 @@ guaranteed risk.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
 
 from markupsafe import Markup
 
@@ -17,6 +16,7 @@ from confide.report.draw import (
     Figure,
     Scale,
     coordinate as number_text,
+    explorer_query,
     percent_tick,
     table,
     ticks,
@@ -24,6 +24,7 @@ from confide.report.draw import (
 from confide.report.view import EvaluationView
 from confide.report.words import code, count, fixed, percent, share_words, shorten, shown
 from confide.results import OWN_CONFIDENCE, Curve, ModelPoint
+from confide.types import JsonObject
 
 # Thresholds with a guaranteed risk, chosen on validation, and what was seen of them on the test split.
 
@@ -97,6 +98,33 @@ WIDE = 600
 
 
 @dataclass(frozen=True)
+class ReadPromise:
+    """A promised risk, as the dragged point names it."""
+
+    risk: float | None
+    threshold: float | None
+    confidence: float
+
+
+@dataclass(frozen=True)
+class CoverageData:
+    """What the dragged point reads: a value a step in every column, as the page's script takes them."""
+
+    coverage: tuple[float | None, ...]
+    risk: tuple[float | None, ...]
+    threshold: tuple[float | None, ...]
+    low: tuple[float | None, ...]
+    high: tuple[float | None, ...]
+    promise: tuple[int | None, ...]
+    """Which of the promises stands at the step."""
+    n: int
+    errors: float
+    top: float
+    promises: tuple[ReadPromise, ...]
+    unit: str
+
+
+@dataclass(frozen=True)
 class CoverageSection:
     """What the section shows; `data` is what the dragged point reads."""
 
@@ -106,8 +134,15 @@ class CoverageSection:
     chosen_on: str = ""
     start: int = 0
     readout: dict[str, str] | None = None
-    data: dict[str, Any] | None = None
+    data: CoverageData | None = None
+    whose: str = ""
+    """The model and stage of the curve, as a view of the explorer."""
     empty: Empty | None = None
+
+    @property
+    def island(self) -> JsonObject | None:
+        """The data as the page's script reads them."""
+        return None if self.data is None else asdict(self.data)
 
     @property
     def drawings(self) -> tuple[Figure, ...]:
@@ -133,8 +168,9 @@ def coverage_section(view: EvaluationView) -> CoverageSection:
         promises(view),
         chosen_on(view),
         start,
-        _readout(data, start),
+        _readout(data, steps[start]),
         data,
+        explorer_query({"split": focus.split, "model": focus.model, "stage": focus.stage}),
     )
 
 
@@ -177,34 +213,44 @@ def _steps(view: EvaluationView, curve: Curve) -> list[Step]:
     return sorted(steps, key=lambda step: (step.coverage, -step.threshold))
 
 
-def _data(view: EvaluationView, curve: Curve, steps: list[Step], top: float) -> dict[str, Any]:
+def _data(view: EvaluationView, curve: Curve, steps: list[Step], top: float) -> CoverageData:
     accuracy = view.find("accuracy", stage=curve.stage) or view.find("accuracy")
     n = accuracy.n if accuracy else 0
     total = curve.columns["risk"][-1] * curve.columns["coverage"][-1]
-    promised = [
-        {"risk": p.point.promised, "threshold": p.point.threshold, "confidence": p.point.confidence}
-        for p in operating_points_of(view)
-    ]
-    names = ("coverage", "risk", "threshold", "low", "high", "promise")
-    columns = {name: [_rounded(getattr(step, name)) for step in steps] for name in names}
-    return {**columns, "n": n, "errors": total * n, "top": top / 100, "promises": promised, "unit": view.unit}
+    points = [p.point for p in operating_points_of(view)]
+
+    def column(name: str) -> tuple[float | None, ...]:
+        return tuple(_rounded(getattr(step, name)) for step in steps)
+
+    return CoverageData(
+        coverage=column("coverage"),
+        risk=column("risk"),
+        threshold=column("threshold"),
+        low=column("low"),
+        high=column("high"),
+        promise=tuple(step.promise for step in steps),
+        n=n,
+        errors=total * n,
+        top=top / 100,
+        promises=tuple(ReadPromise(point.promised, point.threshold, point.confidence) for point in points),
+        unit=view.unit,
+    )
 
 
 def _rounded(value: float | None) -> float | None:
     return round(value, 9) if value is not None and math.isfinite(value) else None
 
 
-def _readout(data: dict[str, Any], k: int) -> dict[str, str]:
+def _readout(data: CoverageData, step: Step) -> dict[str, str]:
     """The read-out of the point as it stands at first, for print and for pages without scripts."""
-    coverage, risk = data["coverage"][k], data["risk"][k]
-    spared = data["errors"] - coverage * risk * data["n"]
-    low, high = data["low"][k], data["high"][k]
+    spared = data.errors - step.coverage * step.risk * data.n
+    low, high = step.low, step.high
     return {
-        "threshold": fixed(data["threshold"][k], 3),
-        "coverage": percent(coverage, 1),
-        "risk": percent(risk, 1),
-        "interval": f"{fixed(100 * low, 1)}–{percent(high, 1)}" if low is not None and high is not None else "",
-        "spared": f"{count(spared)} of {count(data['errors'])}",
+        "threshold": fixed(step.threshold, 3),
+        "coverage": percent(step.coverage, 1),
+        "risk": percent(step.risk, 1),
+        "interval": f"{fixed(100 * low, 1)}–{percent(high, 1)}" if math.isfinite(low) and math.isfinite(high) else "",
+        "spared": f"{count(spared)} of {count(data.errors)}",
     }
 
 
@@ -262,6 +308,9 @@ def _draw(view: EvaluationView, curves: list[Curve], top: list[float], start: St
             f"k{view.colour(curve.model)}",
             2.6 if curve is curves[0] else 1.6,
         )
+    for c, r, t in list(zip(*(focus[name] for name in ("coverage", "risk", "threshold")), strict=True))[::12]:
+        told = f"{percent(c, 1)} accepted, confidence {fixed(t, 3)} and above: {percent(r, 1)} wrong"
+        canvas.value(x(c), y.clip(100 * r), told)
     canvas.text(44, y(all_wrong) - 5, f"accept everything: {percent(focus['risk'][-1], 1)}")
     _key(canvas, view, curves, 44, y(all_wrong) + 18)
     _perfect(canvas, focus["risk"][-1], x, y, y(all_wrong) + 18 + 17 * len(curves))

@@ -74,17 +74,23 @@ def _number(cost: float) -> str:
     return fixed(cost, 3)
 
 
+def _by_share(marks: list[float]) -> tuple[Canvas, Scale, Scale]:
+    """A drawing whose x is the share asked about, and whose y has these marks."""
+    canvas = Canvas(PHONE, 230)
+    x, y = Scale(0, 1, 40, PHONE - 10), Scale(marks[0], marks[-1], 186, 18)
+    canvas.grid_y(y, marks, 40, PHONE - 10)
+    for share in (0, 0.25, 0.5, 0.75, 1):
+        canvas.text(x(share), 204, percent_tick(share), "m" if share < 1 else "e")
+    return canvas, x, y
+
+
 def _remaining(view: EvaluationView, result: DecisionResult) -> Figure:
     """The cost of what is decided without asking, by the share that is asked about."""
     points = result.break_even
     measured = any(math.isfinite(point.measured) for point in points)
     values = [v for p in points for v in (p.expected, p.measured) if math.isfinite(v)]
     marks = ticks(min(0.0, *values), max(values), 5)
-    canvas = Canvas(PHONE, 230)
-    x, y = Scale(0, 1, 40, PHONE - 10), Scale(marks[0], marks[-1], 186, 18)
-    canvas.grid_y(y, marks, 40, PHONE - 10)
-    for share in (0, 0.25, 0.5, 0.75, 1):
-        canvas.text(x(share), 204, percent_tick(share), "m" if share < 1 else "e")
+    canvas, x, y = _by_share(marks)
     canvas.polyline([(x(p.share), y(p.expected)) for p in points], "k1", 2.4)
     canvas.line(150, 30, 170, 30, "k1", 2.4)
     canvas.text(177, 34, "by the probabilities", "l")
@@ -121,11 +127,7 @@ def _price(view: EvaluationView, result: DecisionResult) -> Figure:
     """The price below which it pays to ask about one more sample."""
     points = result.break_even[:-1]
     marks = ticks(min(0.0, *(p.price for p in points)), max(p.price for p in points), 5)
-    canvas = Canvas(PHONE, 230)
-    x, y = Scale(0, 1, 40, PHONE - 10), Scale(marks[0], marks[-1], 186, 18)
-    canvas.grid_y(y, marks, 40, PHONE - 10)
-    for share in (0, 0.25, 0.5, 0.75, 1):
-        canvas.text(x(share), 204, percent_tick(share), "m" if share < 1 else "e")
+    canvas, x, y = _by_share(marks)
     canvas.polyline([(x(p.share), y(p.price)) for p in points], "k1", 2.4)
     for point in points[:: max(1, len(points) // 25)]:
         words = f"Asking about {percent(point.share)} pays while it costs less than {_number(point.price)}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from confide.report.draw import PHONE, Canvas, Empty, Figure, FigureTable, Scale, table, ticks
+from confide.report.draw import PHONE, Canvas, Empty, Figure, FigureTable, Scale, explorer_query, table, ticks
 from confide.report.view import EvaluationView
 from confide.report.words import between, count, fixed, percent, shorten, tip
 from confide.results import Curve, Sample
@@ -57,7 +57,8 @@ def _histogram(view: EvaluationView, curve: Curve, bands: list[tuple[float, floa
     y = Scale(0, max(counts) or 1, 196, 30)
     for a, b, c in zip(low, high, counts, strict=True):
         canvas.bars([(x(a) + 0.4, y(c), max(x(b) - x(a) - 0.8, 0.6), 196 - y(c))], _shade(bands, 0.5 * (a + b)))
-        canvas.value(x(0.5 * (a + b)), y(c), f"{fixed(a, 2)} to {fixed(b, 2)}: {count(c)} {view.unit}")
+        chosen = {**view.explorer_filters(), "difficulty": f"{a:.9g}..{b:.9g}"}
+        canvas.value(x(0.5 * (a + b)), y(c), f"{fixed(a, 2)} to {fixed(b, 2)}: {count(c)} {view.unit}", chosen)
     canvas.line(10, 196, PHONE - 10, 196, "ax")
     canvas.ticks_x(x, marks, 212)
     canvas.text(10, 228, "← easier", "l")
@@ -168,7 +169,9 @@ def _model_bars(canvas: Canvas, curve: Curve, x: Scale, y: Scale, place: tuple[i
         low, high = _ends(curve, k)
         name, ends = _group_names(len(curve.columns["error"]))[k], between(low, high, 1, 100)
         words = f"{curve.model}, {name}: {percent(value, 1)} wrong{f' ({ends})' if ends else ''}"
-        canvas.value(left + width / 2, y(100 * value), words)
+        span = f"{curve.columns['low'][k]:.9g}..{curve.columns['high'][k]:.9g}"
+        whose = {"split": curve.split, "model": curve.model, "stage": curve.stage}
+        canvas.value(left + width / 2, y(100 * value), words, {**whose, "difficulty": span, "outcome": "wrong"})
         if math.isfinite(low) and math.isfinite(high):
             canvas.line(left + width / 2, y(100 * low), left + width / 2, y(100 * high), "ki", 1.5)
 
@@ -194,6 +197,8 @@ class Picture:
     alt: str
     score: str
     wrong: bool
+    link: str
+    """Of the explorer: the sample itself."""
 
 
 @dataclass(frozen=True)
@@ -216,6 +221,7 @@ class DifficultySection:
     suspects_in_all: int = 0
     note: str = ""
     texts: bool = False
+    suspects_link: str = ""
     empty: Empty | None = None
 
     @property
@@ -239,18 +245,21 @@ def difficulty_section(view: EvaluationView) -> DifficultySection:
         figures,
         rows[:MOST_CLASSES],
         max(0, len(rows) - MOST_CLASSES),
-        tuple(_picture(s) for s in suspects[:SUSPECTS]),
+        tuple(_picture(view, s) for s in suspects[:SUSPECTS]),
         len(suspects),
         ("The score never sees the model: it comes from features alone. " if from_features else "")
         + "Where it foretells errors, it can weight training or choose what to check by hand.",
         any(s.text and not s.picture for s in view.evaluation.samples),
+        explorer_query({**view.explorer_filters(), "verdict": "wrong label"}),
     )
 
 
-def _picture(sample: Sample) -> Picture:
+def _picture(view: EvaluationView, sample: Sample) -> Picture:
     wrong = sample.prediction is not None and sample.prediction != sample.label
     predicted = f", predicted {sample.prediction}" if sample.prediction is not None else ""
-    return Picture(sample, f"{sample.label}{predicted}", difficulty_text(sample.difficulty), wrong)
+    place = {**view.explorer_filters(), "sample": f"{view.split or 'test'}/{sample.id}"}
+    score = difficulty_text(sample.difficulty)
+    return Picture(sample, f"{sample.label}{predicted}", score, wrong, explorer_query(place))
 
 
 def _gallery(view: EvaluationView) -> tuple[GalleryRow, ...]:
@@ -261,8 +270,8 @@ def _gallery(view: EvaluationView) -> tuple[GalleryRow, ...]:
     return tuple(
         GalleryRow(
             label,
-            tuple(_picture(s) for s in easiest if s.label == label)[:ACROSS],
-            tuple(_picture(s) for s in hardest if s.label == label)[:ACROSS],
+            tuple(_picture(view, s) for s in easiest if s.label == label)[:ACROSS],
+            tuple(_picture(view, s) for s in hardest if s.label == label)[:ACROSS],
         )
         for label in labels
     )

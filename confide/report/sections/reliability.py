@@ -142,6 +142,7 @@ def _class_canvas(before: Gaps, after: Gaps, shown: list[str], calibration: bool
 
 # The diagram, and its small form for other models.
 
+TOP = 20  # where a plot begins, under the name of its axis
 FEWEST = 15  # a bin with fewer samples shows its count, but no dot
 
 
@@ -219,12 +220,13 @@ def finding(bins: list[Bin], p_value: float | None = None) -> str:
 def diagram(bins: list[Bin], width: float, labels: bool, whose: Mapping[str, str | None]) -> Canvas:
     """Accuracy against confidence with a strip of counts under it; `whose` are filters of the explorer."""
     side = width - 43
-    canvas = Canvas(width, side + 136)
-    x, y = Scale(0, 1, 34, 34 + side), Scale(0, 1, side + 10, 10)
+    floor = side + TOP
+    canvas = Canvas(width, floor + 126)
+    x, y = Scale(0, 1, 34, 34 + side), Scale(0, 1, floor, TOP)
     for value in (0, 0.25, 0.5, 0.75, 1):
         canvas.line(34, y(value), 34 + side, y(value), "g")
         canvas.text(28, y(value) + 4, f"{100 * value:.0f}", "e")
-        canvas.text(x(value), side + 130, percent_tick(value), "m" if value < 1 else "e")
+        canvas.text(x(value), floor + 120, percent_tick(value), "m" if value < 1 else "e")
     _band(canvas, bins, x, y)
     canvas.line(x(0), y(0), x(1), y(1), "ref")
     for b in bins:
@@ -234,13 +236,23 @@ def diagram(bins: list[Bin], width: float, labels: bool, whose: Mapping[str, str
             span = {"confidence": f"{b.low:.6g}..{b.high:.6g}"}
             canvas.value(x(b.confidence), y(b.accuracy), b.text, {**whose, **span})
     canvas.line(34, y(0), 34 + side, y(0), "ax")
-    canvas.text(43, 31, "Accuracy, %", "l")
-    canvas.text(34 + side, side + 27, "Confidence, %", "l e")
+    canvas.text(0, 9, "Accuracy, %", "l")
+    canvas.text(34 + side, floor + 17, "Confidence, %", "l e")
     if labels:
-        canvas.text(43, 62, "knows more than it says", "f1")
-        canvas.text(34 + side - 4, y(0.2), "says more than it knows", "fw e")
-    _count_strip(canvas, bins, x, side + 112)
+        _name_sides(canvas, bins, x, y)
+    _count_strip(canvas, bins, x, floor + 102)
     return canvas
+
+
+def _name_sides(canvas: Canvas, bins: list[Bin], x: Scale, y: Scale) -> None:
+    """What lies above and below the diagonal, in the corners that no mark reaches."""
+    drawn = [b for b in bins if b.count >= FEWEST]
+    tops = [max(b.accuracy, b.band_high) for b in drawn if b.low < 0.6]
+    floors = [min(b.accuracy, b.band_low) for b in drawn if b.high > 0.45]
+    if all(top < 0.82 for top in tops):
+        canvas.text(x(0.03), y(0.86), "knows more than it says", "f1")
+    if all(bottom > 0.26 for bottom in floors):
+        canvas.text(x(0.99), y(0.2), "says more than it knows", "fw e")
 
 
 def _band(canvas: Canvas, bins: list[Bin], x: Scale, y: Scale) -> None:
@@ -267,26 +279,149 @@ def _count_strip(canvas: Canvas, bins: list[Bin], x: Scale, floor: float) -> Non
 def small_diagram(lines: list[tuple[str, list[Bin]]], colour: str, width: int) -> Canvas:
     """Lines of accuracy against confidence: as trained hollow in grey, after in the model's colour."""
     side = width - 82
-    canvas = Canvas(width, side + 36)
-    x, y = Scale(0, 1, 30, 30 + side), Scale(0, 1, side + 8, 8)
+    floor = side + TOP
+    canvas = Canvas(width, floor + 28 + 20 * (len(lines) > 1))
+    x, y = Scale(0, 1, 30, 30 + side), Scale(0, 1, floor, TOP)
     for value in (0, 0.5, 1):
         canvas.line(30, y(value), 30 + side, y(value), "g")
         canvas.text(24, y(value) + 4, f"{100 * value:.0f}", "e")
-        canvas.text(x(value), side + 24, percent_tick(value), "m")
+        canvas.text(x(value), floor + 16, percent_tick(value), "m")
     _band(canvas, lines[-1][1], x, y)
     canvas.line(30, y(0), 30 + side, y(0), "ax")
     canvas.line(x(0), y(0), x(1), y(1), "ref")
-    for place, (stage, bins) in enumerate(lines):
+    for place, (_, bins) in enumerate(lines):
         hollow = place == 0 and len(lines) > 1
         own = "g" if hollow else colour
         canvas.polyline([(x(b.confidence), y(b.accuracy)) for b in bins], f"k{own}", 1.7)
         for b in bins:
             canvas.dot(x(b.confidence), y(b.accuracy), f"{'ho' if hollow else f'f{own}'} k{own}", 3.4, 1.6)
             canvas.value(x(b.confidence), y(b.accuracy), f"{'as trained' if hollow else 'after'}: {b.text}")
-        canvas.line(x(0.5), y(0.27) + 19 * place, x(0.5) + 19, y(0.27) + 19 * place, f"k{own}", 2)
-        canvas.text(x(0.5) + 26, y(0.27) + 4 + 19 * place, "as trained" if stage == "raw" else "after", "l")
-    canvas.text(40, 24, "Accuracy, %", "l")
+    _stage_key(canvas, [(s, "g" if k == 0 else colour) for k, (s, _) in enumerate(lines)], 30, floor + 38)
+    canvas.text(0, 9, "Accuracy, %", "l")
     return canvas
+
+
+def _stage_key(canvas: Canvas, stages: Sequence[tuple[str, str]], left: float, y: float) -> None:
+    """Which line is of which stage, under the plot, where no mark can lie."""
+    if len(stages) > 1:
+        for place, (stage, colour) in enumerate(stages):
+            start = left + 98 * place
+            canvas.line(start, y - 4, start + 19, y - 4, f"k{colour}", 2.2)
+            canvas.text(start + 25, y, "as trained" if stage == "raw" else "after", "l")
+
+
+# The curve without bins.
+
+ENLARGED = 0.8  # from here on confidences are shown once more, larger
+SmoothLine = tuple[str, Curve]
+
+
+def smooth_figures(view: EvaluationView) -> tuple[Figure, ...]:
+    """Accuracy against confidence without bins, and its upper end enlarged where confidences reach it."""
+    stages = [stage for stage in (view.before, view.after) if stage]
+    lines = [(s, c) for s in stages if (c := view.curve("reliability_smooth", view.focus, (s,), group=None))]
+    lines = [(stage, curve) for stage, curve in lines if len(curve.columns["confidence"]) > 1]
+    if not lines:
+        return ()
+    last = lines[-1][1]
+    width = points(last.columns["width"][0])
+    band = "; band: 95 % of calibrated models, at each confidence" if "band_low" in last.columns else ""
+    whole = Figure(
+        "smooth",
+        "The same without bins",
+        f"Accuracy against confidence, smoothed over about ± {width} points{band}",
+        smooth_diagram(view, lines, 0.0).render(f"Reliability curve without bins: {_farthest(last)}."),
+        _smooth_table(view, lines, 5),
+    )
+    if max(last.columns["confidence"]) <= ENLARGED or sum(c > ENLARGED for c in last.columns["confidence"]) < 10:
+        return (whole,)
+    upper = Figure(
+        "smooth-upper",
+        f"Its end, {percent(ENLARGED)} to {percent(1)}",
+        "The same curve, enlarged; most predictions of a good model lie here",
+        smooth_diagram(view, lines, ENLARGED).render(
+            f"The same curve from {percent(ENLARGED)} confidence on: {_farthest(last, ENLARGED)}."
+        ),
+        _smooth_table(view, lines, 10, ENLARGED),
+    )
+    return whole, upper
+
+
+def _rows_of(curve: Curve, start: float) -> list[tuple[float, float, float, float]]:
+    """(confidence, accuracy, ends of the band) from a confidence on; a place without samples is NaN."""
+    confidence, accuracy = curve.columns["confidence"], curve.columns["accuracy"]
+    unknown = (math.nan,) * len(confidence)
+    ends = (curve.columns.get(name, unknown) for name in ("band_low", "band_high"))
+    rows: list[tuple[float, float, float, float]] = []
+    for row in zip(confidence, accuracy, *ends, strict=True):
+        if row[0] >= start - 1e-9:
+            if rows and row[0] - rows[-1][0] > 0.0101:
+                rows.append((row[0], math.nan, math.nan, math.nan))
+            rows.append(row)
+    return rows
+
+
+def _farthest(curve: Curve, start: float = 0.0) -> str:
+    """Where the curve is farthest from the diagonal, in words."""
+    rows = [row for row in _rows_of(curve, start) if math.isfinite(row[1])]
+    says, right, _, _ = max(rows, key=lambda row: abs(row[0] - row[1]))
+    return f"farthest from the diagonal where it says {percent(says, 1)} and is right {percent(right, 1)}"
+
+
+def _smooth_table(view: EvaluationView, lines: list[SmoothLine], step: int, start: float = 0.0) -> FigureTable:
+    rows = [
+        (view.stage_phrase(stage), percent(c, 1), percent(a, 1), between(low, high, 1, 100))
+        for stage, curve in lines
+        for c, a, low, high in _rows_of(curve, start)
+        if math.isfinite(a) and round(1000 * c) % (5 * step if start else 10 * step) == 0
+    ]
+    return table(("Stage", "Confidence", "Accuracy", "Band of a calibrated model"), rows)
+
+
+def smooth_diagram(view: EvaluationView, lines: list[SmoothLine], start: float) -> Canvas:
+    """Lines of accuracy against confidence over the band of the last; before in grey, after in the model's colour."""
+    side = PHONE - 43
+    floor = side + TOP
+    canvas = Canvas(PHONE, floor + 48)
+    drawn = [(stage, _rows_of(curve, start)) for stage, curve in lines]
+    low = 0.0
+    if start:
+        seen = [v for _, rows in drawn for row in rows for v in row[:3] if math.isfinite(v)]
+        low = ticks(min(start, *seen), 1.0, 5)[0]
+    x, y = Scale(start, 1, 34, 34 + side), Scale(low, 1, floor, TOP)
+    for value in ticks(low, 1.0, 5):
+        canvas.line(34, y(value), 34 + side, y(value), "g")
+        canvas.text(28, y(value) + 4, f"{100 * value:.0f}", "e")
+    for value in (0, 0.25, 0.5, 0.75, 1) if not start else (0.8, 0.85, 0.9, 0.95, 1):
+        canvas.text(x(value), floor + 18, percent_tick(value), "m" if value < 1 else "e")
+    for part in _unbroken(drawn[-1][1]):
+        canvas.area([(x(c), y(high)) for c, _, _, high in part], [(x(c), y(b)) for c, _, b, _ in part], "fb")
+    canvas.line(x(max(start, low)), y(max(start, low)), x(1), y(1), "ref")
+    for place, (stage, rows) in enumerate(drawn):
+        own = "g" if place == 0 and len(drawn) > 1 else view.colour(view.focus)
+        canvas.polyline([(x(c), y(a)) for c, a, _, _ in rows], f"k{own}", 2.2)
+        for c, a, _, _ in rows[:: 5 if not start else 4]:
+            if math.isfinite(a):
+                told = f"{view.when(stage)}: says {percent(c, 1)}, is right {percent(a, 1)}"
+                canvas.value(x(c), y(a), told)
+    _stage_key(
+        canvas, [(s, "g" if k == 0 else view.colour(view.focus)) for k, (s, _) in enumerate(drawn)], 34, floor + 40
+    )
+    canvas.line(34, y(low), 34 + side, y(low), "ax")
+    canvas.text(0, 9, "Accuracy, %" + (f" (axis starts at {100 * low:.0f})" if low else ""), "l")
+    canvas.text(34 + side, floor + 40, "Confidence, %", "l e")
+    return canvas
+
+
+def _unbroken(rows: list[tuple[float, float, float, float]]) -> list[list[tuple[float, float, float, float]]]:
+    """The stretches of a curve that have a band."""
+    parts: list[list[tuple[float, float, float, float]]] = [[]]
+    for row in rows:
+        if all(map(math.isfinite, row)):
+            parts[-1].append(row)
+        elif parts[-1]:
+            parts.append([])
+    return [part for part in parts if len(part) > 1]
 
 
 # The section: diagrams before and after, in bins of equal width or mass.
@@ -307,12 +442,13 @@ class ReliabilitySection:
     facts: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = ()  # by variant, "width-15"
     others: tuple[Figure, ...] = ()
     classes: Figure | None = None
+    smooth: tuple[Figure, ...] = ()
     empty: Empty | None = None
 
     @property
     def drawings(self) -> tuple[Figure, ...]:
         """All figures, in their order."""
-        return (*self.figures, *self.others, *([self.classes] if self.classes else []))
+        return (*self.figures, *self.smooth, *self.others, *([self.classes] if self.classes else []))
 
 
 def reliability_section(view: EvaluationView) -> ReliabilitySection:
@@ -335,6 +471,7 @@ def reliability_section(view: EvaluationView) -> ReliabilitySection:
         tuple((f"{kind}-{number}", tuple(_facts(view, kind, number, c))) for (kind, number), c in variants.items()),
         tuple(others),
         class_figure(view),
+        smooth_figures(view),
     )
 
 

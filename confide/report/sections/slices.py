@@ -70,5 +70,6 @@ def _canvas(gaps: dict[str, Measurement], width: int) -> Canvas:
         colour = "w" if m.value > 0 else "1"
         canvas.whisker(scale, y, m, 100, colour)
         canvas.dot(scale(100 * m.value), y, f"f{colour}", 4.5)
-        canvas.value(scale(100 * m.value), y, f"{name}: {gap_text(m)}")
+        whose = {"split": m.split, "model": m.model, "stage": m.stage, "panel": "slices"}
+        canvas.value(scale(100 * m.value), y, f"{name}: {gap_text(m)}", whose)
     return canvas

@@ -5,12 +5,24 @@ own threshold.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from markupsafe import Markup
 
-from confide.report.draw import PHONE, Canvas, Empty, Figure, Scale, percent_tick, table, tick_text, ticks
+from confide.report.draw import (
+    PHONE,
+    Canvas,
+    Empty,
+    Figure,
+    Scale,
+    confidence_range,
+    explorer_query,
+    percent_tick,
+    table,
+    tick_text,
+    ticks,
+)
 from confide.report.view import EvaluationView
 from confide.report.words import code, count, fixed, interval, percent, score_name, shorten, shown, tip, value_words
 from confide.results import OWN_CONFIDENCE, ComparedRow, Curve, MetricInfo
@@ -21,8 +33,6 @@ from confide.results import OWN_CONFIDENCE, ComparedRow, Curve, MetricInfo
 COLUMNS = ("low", "high", "right", "wrong")
 OUTCOMES = ("tp", "fp", "tn", "fn")
 
-Values = Sequence[float]
-
 
 @dataclass(frozen=True)
 class OutcomeCounts:
@@ -32,6 +42,8 @@ class OutcomeCounts:
     fp: float
     tn: float
     fn: float
+    links: Mapping[str, str] = field(default_factory=dict)
+    """Views of the explorer by cell, where its filters can say them."""
 
 
 def right_and_wrong(view: EvaluationView, curve: Curve) -> Figure:
@@ -76,7 +88,9 @@ def _two_histograms(view: EvaluationView, curve: Curve) -> Canvas:
             *(curve.columns[k] for k in ("low", "high")), shares[name], curve.columns[name], strict=True
         ):
             words = f"{name}, {percent(a)} to {percent(b)}: {count(number)}, {fixed(v, 1)} % of them"
-            canvas.value(x(0.5 * (a + b)), scale(v), words)
+            whose = {"split": curve.split, "model": curve.model, "stage": curve.stage}
+            chosen = {**whose, "outcome": name, "confidence": f"{a:.9g}..{b:.9g}"}
+            canvas.value(x(0.5 * (a + b)), scale(v), words, chosen)
         canvas.line(34, floor, PHONE - 12, floor, "ax")
         words = f"{name.capitalize()}, {count(sum(curve.columns[name]))} {view.unit}"
         canvas.text(36, scale(marks[-1]) + (16 if name == "right" else -8), words, "b")
@@ -102,13 +116,25 @@ def cuts(view: EvaluationView, scores: list[str], stage: str) -> list[tuple[Figu
     return figures[:2] if len(figures) > 1 else []
 
 
+def _cell_links(ranking: Curve, score: str, threshold: float) -> dict[str, str]:
+    """The cells of a cut by the model's own confidence, as views of the explorer."""
+    if score not in OWN_CONFIDENCE or not math.isfinite(threshold):
+        return {}
+    whose = {"split": ranking.split, "model": ranking.model, "stage": ranking.stage}
+    cells = {"tp": ("right", True), "fp": ("wrong", True), "tn": ("wrong", False), "fn": ("right", False)}
+    return {
+        cell: explorer_query({**whose, "outcome": outcome, "confidence": confidence_range(threshold, accepted)})
+        for cell, (outcome, accepted) in cells.items()
+    }
+
+
 def _cut(view: EvaluationView, score: str, histogram: Curve, ranking: Curve) -> tuple[Figure, OutcomeCounts]:
     k = view.halving_row(ranking.columns["coverage"], view.final)
     coverage, risk, threshold = (ranking.columns[name][k] for name in ("coverage", "risk", "threshold"))
     low, high, right, wrong = (histogram.columns[name] for name in COLUMNS)
     accepted = coverage * (sum(right) + sum(wrong))
     tp, fp = accepted * (1 - risk), accepted * risk
-    counts = OutcomeCounts(tp, fp, sum(wrong) - fp, sum(right) - tp)
+    counts = OutcomeCounts(tp, fp, sum(wrong) - fp, sum(right) - tp, _cell_links(ranking, score, threshold))
     name = "Confidence as trust" if score == "msp" else Markup("{} as trust").format(code(score_name(score)))
     rows = [(fixed(a, 3), fixed(b, 3), count(r), count(w)) for a, b, r, w in zip(low, high, right, wrong, strict=True)]
     aside = percent(1 - coverage, 1)
@@ -127,7 +153,12 @@ def _cut(view: EvaluationView, score: str, histogram: Curve, ranking: Curve) -> 
 
 
 def _divided_canvas(
-    curve: Curve, right: Values, wrong: Values, cut: float, sides: tuple[str, str], ends: tuple[str, str]
+    curve: Curve,
+    right: Sequence[float],
+    wrong: Sequence[float],
+    cut: float,
+    sides: tuple[str, str],
+    ends: tuple[str, str],
 ) -> Canvas:
     """Right above the line, wrong below, each as shares of its own group; what lies below the cut is pale."""
     low, high = curve.columns["low"], curve.columns["high"]
