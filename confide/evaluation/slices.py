@@ -35,6 +35,8 @@ FEWEST = 30
 """Samples of a slice in the half that proposes it."""
 CLUSTERS = 20
 BANDS = ("lowest fifth", "second fifth", "middle fifth", "fourth fifth", "highest fifth")
+APART = 4.0
+"""Standard errors that a pair's gap must differ from that of its single value to be told by itself."""
 OVERLAP = 0.5
 """Slices that share more than this of their samples are told once, by the one with the clearest gap."""
 
@@ -275,11 +277,26 @@ def _propose(
 ) -> list[tuple[tuple[tuple[str, str], ...], Flags]]:
     """The clearest candidates that do not tell the same twice: by gap less what chance explains of it."""
     spread = float(np.sqrt(variances[rows].mean()))
-    # Two standard errors are taken off, so that a large slice with a plain gap goes before a tiny one with a wild gap;
-    # a pair must be clearer than its single values to be worth the longer name.
-    clear = sorted(candidates, key=lambda c: -(abs(c.gap) - (2.0 + 0.5 * len(c.values)) * spread / math.sqrt(c.n)))
+    singles = {(c.attributes[0], c.values[0]): c for c in candidates if len(c.values) == 1}
+
+    def clearness(c: _Candidate) -> float:
+        # Two standard errors are taken off, so that a large slice with a plain gap goes before a tiny one with a wild
+        # gap; a pair must be clearer than its single values to be worth the longer name.
+        return abs(c.gap) - (2.0 + 0.5 * len(c.values)) * spread / math.sqrt(c.n)
+
+    def whole(c: _Candidate) -> _Candidate:
+        """The single value that explains a pair, where its own gap is clear and the pair's is not clearly another."""
+        parts = [singles[part] for part in zip(c.attributes, c.values, strict=True) if part in singles]
+        parts = [
+            part
+            for part in parts
+            if clearness(part) > 0
+            and abs(c.gap - part.gap) <= APART * spread * math.sqrt(max(1 / c.n - 1 / part.n, 0.0))
+        ]
+        return max(parts, key=clearness, default=c)
+
     chosen: list[tuple[tuple[tuple[str, str], ...], Flags]] = []
-    for candidate in clear[: 20 * most]:
+    for candidate in map(whole, sorted(candidates, key=clearness, reverse=True)[: 20 * most]):
         member = np.ones(len(rows), dtype=bool)
         for k, value in zip(candidate.attributes, candidate.values, strict=True):
             member &= attributes[k].index == value
