@@ -9,9 +9,9 @@ import pytest
 ROOT = Path(__file__).parents[1]
 ONE_IMPORTER = {
     "confide.evaluation.curves": "a topic: what is drawn of an evaluation, computed in one pass",
-    "confide.evaluation.external_sort": "a sort outside memory, read on its own",
+    "confide.evaluation.external_sort": "hides how rankings add up over ranges of sorted rows",
     "confide.explorer.comparison": "a topic: two models on the same samples",
-    "confide.explorer.pixels": "a topic: maps of a segmented image",
+    "confide.explorer.pixels": "a topic: what pixels of segmented images are shown as",
     "confide.explorer.reliability": "a topic: what is said of confidence, and where it is wrong",
     "confide.explorer.server": "loads FastAPI, which starting the explorer must not do too early",
     "confide.files.signing": "keys and signatures, read on their own",

@@ -138,10 +138,10 @@ def sample_stream(
     for number, shard in enumerate(shards):
         total += len(shard)
         draw = generator(seed, purpose, number).random(len(shard))
-        drawn = np.flatnonzero(draw <= limit)
-        if len(drawn):
-            parts.append(shard.take(drawn))
-            draws.append(draw[drawn])
+        rows_drawn = np.flatnonzero(draw <= limit)
+        if len(rows_drawn):
+            parts.append(shard.take(rows_drawn))
+            draws.append(draw[rows_drawn])
         if sum(map(len, draws)) > 2 * rows:
             limit = _thin(parts, draws, rows)
     if not parts:
@@ -154,9 +154,9 @@ def sample_stream(
 def _thin(parts: list[Predictions], draws: list[np.ndarray[Any, np.dtype[np.float64]]], rows: int) -> float:
     """Keep the rows with the smallest draws; the largest of these."""
     limit = float(np.partition(np.concatenate(draws), rows - 1)[rows - 1])
-    drawn = [np.flatnonzero(draw <= limit) for draw in draws]
-    parts[:] = [part.take(own) for part, own in zip(parts, drawn, strict=True) if len(own)]
-    draws[:] = [draw[own] for draw, own in zip(draws, drawn, strict=True) if len(own)]
+    places = [np.flatnonzero(draw <= limit) for draw in draws]
+    parts[:] = [part.take(own) for part, own in zip(parts, places, strict=True) if len(own)]
+    draws[:] = [draw[own] for draw, own in zip(draws, places, strict=True) if len(own)]
     return limit
 
 

@@ -132,8 +132,8 @@ def workers_of(args: argparse.Namespace, folder: str | Path) -> Workers:
 
     if not args.engine:
         refuse_flags(args, ("workers", "parts"), "without --engine a folder is read by this process")
-    place = Path(folder)
-    parts = Path(args.parts) if args.parts else place.parent / f"{place.name}-parts"
+    source = Path(folder)
+    parts = Path(args.parts) if args.parts else source.parent / f"{source.name}-parts"
     return Workers(parts, args.engine, args.workers or 2)
 
 

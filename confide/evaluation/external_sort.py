@@ -135,6 +135,6 @@ def rankings_of(
     ends = np.array([(own.before[0] + own.inside[0], own.before[1] + own.inside[1]) for own in ranges], dtype=float)
     values = {}
     for word in words:
-        parts = [own[word] for own in gained]
-        values[word] = LARGEST[word](parts) if word in LARGEST else value_of_steps(METRICS.get(word), ends) + sum(parts)
+        gains = [own[word] for own in gained]
+        values[word] = LARGEST[word](gains) if word in LARGEST else value_of_steps(METRICS.get(word), ends) + sum(gains)
     return values

@@ -15,7 +15,7 @@ from confide.explorer.queries import SampleDatabase
 from confide.predictions import IMAGE
 
 COLUMNS = tuple(f"c.{name}" for name in (IMAGE, dense.PLACE, dense.HEIGHT, dense.WIDTH))
-MOST_MAPS = 8
+MOST_IMAGES = 8
 """Images whose maps are kept: samples beside each other are often of one image."""
 LARGEST = 1 << 26
 """Pixels of an image at most: columns of a file may say anything."""
@@ -74,7 +74,7 @@ class PixelPictures(Pictures):
         with self._guard:
             if image not in self._maps:
                 self._maps[image] = self._read(image, shape)
-                while len(self._maps) > MOST_MAPS:
+                while len(self._maps) > MOST_IMAGES:
                     self._maps.popitem(last=False)
             self._maps.move_to_end(image)
             return self._maps[image]
