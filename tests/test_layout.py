@@ -17,6 +17,7 @@ ONE_IMPORTER = {
     "confide.simplex.gpu": "kernels",
     "confide.simplex.kernels": "kernels",
     "confide.simplex.launch": "kernels",
+    "confide.simplex.sample_facts": "kernels",
 }
 """Modules that one other module imports and that stand in no table of contents, and why they stay apart."""
 

@@ -130,7 +130,7 @@ def sample_facts(
     rows_of = logits if logits.stride(1) == 1 else logits.contiguous()
     bins = 1 if edges is None else len(edges) - 1
     sums = torch.zeros(num_classes * (1 + 3 * bins), dtype=torch.float64, device=logits.device)
-    found = SampleFacts(
+    facts = SampleFacts(
         torch.empty((len(NAMES), n), dtype=torch.float32, device=logits.device),
         torch.empty(n, dtype=torch.int64, device=logits.device),
         sums[:num_classes],
@@ -141,7 +141,7 @@ def sample_facts(
     cores = torch.cuda.get_device_properties(logits.device).multi_processor_count if logits.is_cuda else 1
     with torch.cuda.device_of(logits):
         sample_facts_kernel[(min(triton.cdiv(n, rows), PROGRAMS * cores),)](
-            *(rows_of, labels, weights, found.values, found.prediction, found.columns, found.cells, edges),
+            *(rows_of, labels, weights, facts.values, facts.prediction, facts.columns, facts.cells, edges),
             *(n, rows_of.stride(0), num_classes, bins),
             HAS_LABELS=labels is not None,
             HAS_WEIGHTS=weights is not None,
@@ -151,4 +151,4 @@ def sample_facts(
             BLOCK=block,
             num_warps=warps,
         )
-    return found
+    return facts
