@@ -304,12 +304,13 @@ def _facts_on_device(outputs: Tensor, labels: Tensor | None, from_probs: bool, c
         kind = torch.float64 if outputs.dtype == torch.float64 else torch.float32
         edges, closed = torch.from_numpy(width_edges(counter.bins)).to(outputs.device, kind), counter.closed
         weights = None if counter.weights is None else torch.from_numpy(counter.weights).to(outputs.device)
-    passed = _device_pass(outputs, labels, from_probs, edges, weights, closed)
-    facts = _facts_from(passed.values, passed.prediction, outputs, labels, from_probs)
+    device_pass = _device_pass(outputs, labels, from_probs, edges, weights, closed)
+    facts = _facts_from(device_pass.values, device_pass.prediction, outputs, labels, from_probs)
     if counter is not None:
-        counter.add_sums(len(outputs), passed.columns, passed.cells)
+        counter.add_sums(len(outputs), device_pass.columns, device_pass.cells)
         if labels is not None:
-            counter.add_truth(*(v.cpu().numpy() for v in (passed.values["p_true"], labels, passed.values["brier"])))
+            p_true, brier = device_pass.values["p_true"], device_pass.values["brier"]
+            counter.add_truth(*(v.cpu().numpy() for v in (p_true, labels, brier)))
     return facts
 
 
@@ -326,9 +327,9 @@ def _device_pass(
         from confide.simplex.sample_facts import NAMES, WIDEST, sample_facts
 
         if outputs.shape[1] <= WIDEST:
-            passed = sample_facts(outputs, labels, edges, weights, closed)
-            known = {name: v for name, v in zip(NAMES, passed.values, strict=True) if _known(name, labels)}
-            return _DevicePass(known, passed.prediction, passed.columns, passed.cells)
+            result = sample_facts(outputs, labels, edges, weights, closed)
+            known = {name: v for name, v in zip(NAMES, result.values, strict=True) if _known(name, labels)}
+            return _DevicePass(known, result.prediction, result.columns, result.cells)
     n, num_classes = outputs.shape
     rows = rows_in(DEVICE_MEMORY // 4, num_classes)
     bins = 1 if edges is None else len(edges) - 1

@@ -621,8 +621,8 @@ def stays_in_order(logits: Logits, order: Tensor) -> NDArray[np.bool_]:
     """Whether each row's classes are still in that order: sorting them anew would take many times as long."""
     falling = logits.gather(1, order.long())
     after, before = falling[:, 1:], falling[:, :-1]
-    same: Tensor = ((after < before) | ((after == before) & (order[:, 1:] > order[:, :-1]))).all(dim=1)
-    return np.asarray(same.numpy())
+    in_order: Tensor = ((after < before) | ((after == before) & (order[:, 1:] > order[:, :-1]))).all(dim=1)
+    return np.asarray(in_order.numpy())
 
 
 Refit = Callable[[Indices, Indices], Predictions]

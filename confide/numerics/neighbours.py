@@ -109,8 +109,8 @@ def by_faiss(queries: int, points: Rows) -> bool:
 def faiss_search(rows: Rows, points: Rows, k: int) -> tuple[Rows, Indices]:
     """Squared distances and numbers of the k nearest points, as faiss rounds them."""
     faiss().omp_set_num_threads(allowed_threads())
-    squared, nearest = faiss().knn(np.ascontiguousarray(rows, dtype=np.float32), np.ascontiguousarray(points), k)
-    return np.asarray(squared), np.asarray(nearest, dtype=np.int64)
+    squared, candidates = faiss().knn(np.ascontiguousarray(rows, dtype=np.float32), np.ascontiguousarray(points), k)
+    return np.asarray(squared), np.asarray(candidates, dtype=np.int64)
 
 
 def _faiss_neighbours(
@@ -119,9 +119,9 @@ def _faiss_neighbours(
     """The same by faiss; rows for which its rounding leaves a doubt go the other way."""
     shifted = rows - centre
     count = min(k + int((itself >= 0).any()) + SPARE_CANDIDATES, len(table))
-    squared, nearest = faiss_search(shifted, centred, count)
+    squared, candidates = faiss_search(shifted, centred, count)
     last = squared[:, -1].astype(np.float64)
-    distances, indices = _nearest_first(rows, table, np.sort(nearest, axis=1))
+    distances, indices = _nearest_first(rows, table, np.sort(candidates, axis=1))
     own = indices == itself[:, None]
     if own.any():
         # A row's own place goes to the end, behind all others.
@@ -141,9 +141,9 @@ def _faiss_neighbours(
 def closest_points(rows: Tensor, points: Tensor) -> Indices:
     """Number of the nearest point of every row: argmax of x.c - ||c||^2 / 2, which has the order of -||x - c||^2."""
     if rows.device.type == "cpu" and by_faiss(len(rows), points.numpy()):
-        nearest = faiss_search(rows.numpy(), points.numpy(), 1)[1][:, 0]
-        if (nearest >= 0).all():  # NaN has no nearest point; the caller finds it
-            return nearest
+        candidates = faiss_search(rows.numpy(), points.numpy(), 1)[1][:, 0]
+        if (candidates >= 0).all():  # NaN has no nearest point; the caller finds it
+            return candidates
     table = matrix_product(rows, points.T)
     table -= points.square().sum(dim=1) / 2
     # numpy's argmax is the faster one on a CPU.
