@@ -247,10 +247,10 @@ def _with_score_as_confidence(columns: Mapping[str, NDArray[Any]], roles: Column
     scores = [name for name in roles.others if name in SCORE_COLUMNS]
     if roles.prediction is None or not scores:
         header = ", ".join(list(columns)[:8]) or "none"
-        named = ", or name those of the classes: from_frame(df, probs=[...])" * (where == DATA_FRAME)
+        hint = ", or name those of the classes: from_frame(df, probs=[...])" * (where == DATA_FRAME)
         raise InputError(
             f"{where} must have 'logits' or 'probs', a column for every class (logit_0, logit_cat; prob_0, prob_cat), "
-            f"'pred_label' and 'confidence', or 'correct' and 'confidence', got {header}; rename the columns{named}"
+            f"'pred_label' and 'confidence', or 'correct' and 'confidence', got {header}; rename the columns{hint}"
         )
     if len(scores) > 1:
         raise InputError(
