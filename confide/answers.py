@@ -454,7 +454,7 @@ def from_lm_eval(
 
 
 def _lm_eval_predictions(
-    records: list[tuple[str, dict[str, Any]]],
+    records: list[tuple[str, JsonObject]],
     path: str,
     metric: str | None,
     topic: str | None,
@@ -499,7 +499,7 @@ def _lm_eval_predictions(
     return verbalised([own[0] for own in texts], right, unparsed=unparsed, **common)
 
 
-def _document(record: dict[str, Any]) -> dict[str, Any]:
+def _document(record: JsonObject) -> JsonObject:
     return record.get("doc") or {}
 
 

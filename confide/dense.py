@@ -87,6 +87,9 @@ def boundary_distance(labels: Any, ignore_index: int = 255) -> Floats:
     Returns:
         `h w`; infinity where the image has no boundary.
 
+    Raises:
+        InputError: the labels are not those of one image.
+
     Example:
         >>> confide.dense.boundary_distance([[0, 0, 1, 1]]).tolist()
         [[1.0, 0.0, 0.0, 1.0]]

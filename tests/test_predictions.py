@@ -202,7 +202,7 @@ def test_probabilities_given_as_logits_are_doubted_wherever_they_enter():
         Predictions.from_binary_logits([-0.2, 0.9], [0, 1])
 
 
-@pytest.mark.parametrize("name", ["weight", "confidence", "label", "id", "y", "trust"])
+@pytest.mark.parametrize("name", ["sample_weight", "confidence", "label", "id", "y", "trust"])
 def test_a_column_that_a_file_would_take_for_something_else_is_not_lost_in_silence(name, tmp_path):
     record = Predictions([[2.0, 0.0], [0.0, 1.0]], [0, 1], columns={name: np.array([3, 4])})
     with pytest.raises(InputError, match="rename"):

@@ -307,9 +307,9 @@ class _TailFits:
             return value, np.array([slope.sum(), -(slope * powered).sum() * np.exp(parameters[1])])
 
         start = self.starts.get(power, np.array([-1.2, -0.5]))
-        found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=TAIL_BOUNDS)
-        self.starts[power] = found.x  # the next floor is near this one
-        return float(found.fun), found.x
+        solution = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=TAIL_BOUNDS)
+        self.starts[power] = solution.x  # the next floor is near this one
+        return float(solution.fun), solution.x
 
     def at(self, floor: float, power: float, margin: Floats) -> Floats:
         """How often right labels fall on pairs of these log odds."""

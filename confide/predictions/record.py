@@ -930,6 +930,9 @@ class Predictions:
         Args:
             path: its ending chooses the format; csv has a column for every class, of what the record holds.
 
+        Raises:
+            InputError: a column has a name that a file uses for something else.
+
         Example:
             >>> confide.Predictions([[2.0, 0.0]], [0], split="val").save("val.parquet")
         """

@@ -51,6 +51,7 @@ def test_a_cell_tells_everything_about_itself(place):
     assert float(accuracy) == pytest.approx(found["measured"]["raw"]["accuracy"])
 
 
+@pytest.mark.slow
 def test_a_calibrator_by_difficulty_is_measured_on_clean_and_on_corrupted_images(place):
     plain = replace(PLAIN, shifted=True)
     banded = replace(

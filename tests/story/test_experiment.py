@@ -88,7 +88,7 @@ def test_bands_of_difficulty_do_not_know_the_label(data, tmp_path):
     )
     assert (bands.of(own.ids) <= own.values + 1e-4).all()
     assert (bands.of(own.ids) < own.values - 1e-4).any()
-    assert outcome.evaluation.value("accuracy", model="confide", stage="temperature_by_difficulty", group=None) > 0.5
+    assert outcome.evaluation.value("accuracy", model="confide", stage="second_opinion", group=None) > 0.5
 
 
 @pytest.fixture(scope="module")
