@@ -31,10 +31,11 @@ FILES = {
 }
 HEAD = """The estimate is meant to be too high rather than too low: the floor of wrong labels is taken at its lower
 confidence limit, and half of it counts. Published labels count as true here, and some are not: Banking77 says
-"contactless_not_working" of "How can i get new card?". Read one by one, 19 of the 42 that count as false in its row of
-2 % have another label, which leaves 14 % there.
+"contactless_not_working" of "How can i get new card?". One reader, who saw what was
+suggested, found 19 of the 42 that count as false in its row of 2 % to have a wrong published label: 14 % would be left.
 EfficientNet-Lite0 saw the 32-pixel images at 112 pixels, `pixels` are means of 4 x 4. "Cannot tell": no label is called
-wrong. The constants of the estimate were chosen on other draws of the same rows, the labels of people in sight.
+wrong. The constants of the estimate were chosen on other draws of the same rows, with their false rates and the labels
+of people in sight: on data of your own expect more.
 
 | data and features | errors | samples | wrong | not the likeliest class | called wrong | false | estimated | found |
 |---|---|---|---|---|---|---|---|---|"""
