@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         training as training,
         trust as trust,
     )
+    from confide.checks import InputError as InputError
     from confide.data import load_dataset as load_dataset
     from confide.evaluation.compare import compare as compare
     from confide.evaluation.evaluate import evaluate as evaluate
@@ -67,6 +68,7 @@ _WORK = (
 )
 _MODULES = (*_OUTPUTS, *_METHODS, *_WORK)
 _NAMES_BY_MODULE = {
+    "checks": ("InputError",),
     "predictions": ("Predictions",),
     "records": ("Dataset", "Split", "Features", "Scores"),
     "results": ("Measurement", "Evaluation", "OperatingPoint"),

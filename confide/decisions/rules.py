@@ -228,6 +228,10 @@ class Decisions:
     result: DecisionResult
     rule: DecisionRule
 
+    def __repr__(self) -> str:
+        questions = int(self.deferred.sum())
+        return f"<Decisions: {len(self.actions):,} samples, {questions:,} of them to ask about; {self.expected_cost}>"
+
     @property
     def deferred(self) -> Tensor:
         """Which samples a person is asked about."""

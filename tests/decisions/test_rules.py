@@ -39,6 +39,13 @@ def test_actions_and_costs_are_those_of_the_sums():
     assert sum(decided.result.shares.values()) == pytest.approx(1)
 
 
+def test_decisions_and_the_error_of_bad_input_are_at_hand():
+    p = Predictions.from_probs([[0.9, 0.1], [0.4, 0.6]], [0, 1])
+    assert repr(decisions.decide(p, [[0, 1], [5, 0]], 0.4)).startswith("<Decisions: 2 samples, 1 of them to ask about;")
+    with pytest.raises(confide.InputError, match="costs"):
+        decisions.decide(p, [[0, 1, 2]])
+
+
 def test_a_threshold_counts_what_the_right_decisions_gain():
     p = Predictions.from_probs([[0.8, 0.2], [0.7, 0.3]])
     decided = decisions.decide(p, [[-1.0, 2.0], [5.0, -3.0]])
