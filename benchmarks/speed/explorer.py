@@ -67,7 +67,7 @@ def main() -> None:
             starts = list(zip(*(start_and_stop(folder) for _ in range(5)), strict=True))
             for name, times in zip(("start, to the page", "start, to the first filter"), starts, strict=True):
                 print(f"{name}: {statistics.median(times):.2f} s median of 5, {max(times):.2f} s worst")
-        server, port = start(folder)
+        server, port = start(folder, "--data", str(folder / "pictures.npz"))
         try:
             for part in (filters, load, frames, pan):
                 if {"pan": "map"}.get(part.__name__, part.__name__) in args.only:
@@ -125,10 +125,9 @@ def make_run(folder: Path, n: int) -> None:
     files.write_json(folder / "manifest.json", {"format": "run/1", "config": config, "stages": {}})
 
 
-def start(folder: Path) -> tuple[subprocess.Popen[str], int]:
+def start(source: Path, *options: str) -> tuple[subprocess.Popen[str], int]:
     """The explorer as a user starts it, and its port once it is said."""
-    source = [str(folder), "--data", str(folder / "pictures.npz")]
-    command = [sys.executable, "-m", "confide", "explore", *source, "--port", "0", "--no-token"]
+    command = [sys.executable, "-m", "confide", "explore", str(source), *options, "--port", "0", "--no-token"]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
     for line in server.stdout:
@@ -141,7 +140,7 @@ def start(folder: Path) -> tuple[subprocess.Popen[str], int]:
 def start_and_stop(folder: Path) -> tuple[float, float]:
     """Seconds from the command to the page with what there is, and to the first filter with a calibrated model."""
     began = time.monotonic()
-    server, port = start(folder)
+    server, port = start(folder, "--data", str(folder / "pictures.npz"))
     get(port, "/")
     get(port, "/api/about")
     opened = time.monotonic() - began

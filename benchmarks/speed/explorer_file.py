@@ -12,10 +12,7 @@ import argparse
 import json
 import os
 import platform
-import re
 import resource
-import subprocess
-import sys
 import time
 from pathlib import Path
 from urllib.parse import urlencode
@@ -24,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.speed.explorer import cpu_seconds, get
+from benchmarks.speed.explorer import cpu_seconds, get, start
 
 CLASSES, BLOCK = 10, 500_000
 
@@ -51,18 +48,6 @@ def make_file(path: Path, rows: int) -> None:
         writer.write_table(table)
     assert writer is not None
     writer.close()
-
-
-def start(path: Path) -> tuple[subprocess.Popen[str], int]:
-    """The explorer as a user starts it, and its port once it is said."""
-    command = [sys.executable, "-m", "confide", "explore", str(path), "--port", "0", "--no-token"]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert server.stdout is not None
-    for line in server.stdout:
-        address = re.match(r"explorer: http://127\.0\.0\.1:(\d+)/", line)
-        if address:
-            return server, int(address[1])
-    raise SystemExit("the explorer did not start")
 
 
 def question(draws: np.random.Generator) -> str:
