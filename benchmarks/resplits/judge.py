@@ -2,10 +2,10 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks.resplits judge STATE [--out benchmarks/results/resplits]
 
-Figures of a training that are in OUT/figures.json already are not made again, so trainings may come in several calls
-and their files need not be kept. `calibrated` stages are fitted on val, all figures are of test, or of corrupted test
-images with the calibrators of clean val. Calibrators that look at features see the discriminant directions (`view`).
-`pair` and `quintet` are the mean probabilities of networks of one split.
+--plan says how the images of STATE were cut. Figures of a training that are in OUT/figures.json already are not made
+again, so trainings may come in several calls and their files need not be kept. `calibrated` stages are fitted on val,
+all figures are of test, or of corrupted test images with the calibrators of clean val. Calibrators that look at
+features see the discriminant directions. `pair` and `quintet` are the mean probabilities of networks of one split.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from scipy import special, stats
 from benchmarks.findings.cells import markdown
 from benchmarks.lib import titles
 from benchmarks.lib.cells import numbers
-from benchmarks.resplits.splits import SEEDS
-from benchmarks.resplits.trainings import METHODS, TUNED
+from benchmarks.lib.sources import spread_rows
+from benchmarks.resplits.splits import PLANS, RESPLITS, SEEDS, Plan
+from benchmarks.resplits.trainings import CORRUPTED_IMAGES, CORRUPTIONS, DROPOUT, METHODS, PASSES, TUNED
 from confide import Features, Predictions, calibrators, difficulty, files, random, trust
 from confide.metrics import aurc, calibration_test
 from confide.results import LEVEL
@@ -39,6 +40,8 @@ GROUPS = {
 }
 """Networks of one split and length that predict together."""
 COMMON = ("raw", "temperature", "temperature by difficulty", "gaussian", "logistic")
+ROWLESS = COMMON[:2]
+"""Stages that look at logits alone."""
 SAW_VAL = ("adafocal", "adaptive_difficulty")
 """Losses that saw the labels of val in training."""
 RESNET = "ResNet-18, 50 epochs"
@@ -52,21 +55,20 @@ POST_HOC = (
 OPINIONS = ("gaussian", "logistic", "knn")
 SECOND = (*OPINIONS, "gaussian, classes kept", "opinion alone")
 OPINION_FOLDS = 5
-THINNING = 5
 
 
 def logistic_posteriors(folder: Path, seed: int) -> Any:
-    """Of val and test; those made first lie in a plain array."""
-    whole, plain = folder / f"logistic-{seed}.npz", folder / f"logistic-{seed}.npy"
-    if whole.exists():
-        with np.load(whole) as arrays:
-            return arrays["log_posterior"].astype(np.float32)
-    return np.load(plain).astype(np.float32) if plain.exists() else None
+    """Of val and test, where there are any."""
+    path = folder / f"logistic-{seed}.npz"
+    if not path.exists():
+        return None
+    with np.load(path) as arrays:
+        return arrays["log_posterior"].astype(np.float32)
 
 
 @dataclass(frozen=True, eq=False)
 class Seed:
-    """What is known of the images of a seed: features of each split, and opinions on val and test."""
+    """What is known of the images of a seed: features of each split, of train some, and opinions on val and test."""
 
     rows: Mapping[str, Features]
     opinions: Mapping[str, Mapping[str, Predictions]]
@@ -75,13 +77,12 @@ class Seed:
     @classmethod
     @cache
     def read(cls, folder: Path, seed: int) -> Seed:
-        with np.load(folder / f"view-{seed}.npz") as view:
-            arrays = dict(view)
+        with np.load(folder / f"seen-{seed}.npz") as seen:
+            arrays = dict(seen)
         rows = {}
         for split in ("train", "val", "test"):
-            at = arrays[split]
-            labels = arrays["labels"][at].astype(np.int64)
-            rows[split] = Features(arrays["rows"][at].astype(np.float32), labels, at.astype(np.str_), "view", split)
+            values, labels = arrays[f"{split}_rows"].astype(np.float32), arrays[f"{split}_labels"].astype(np.int64)
+            rows[split] = Features(values, labels, arrays[split].astype(np.str_), "view", split)
         tables = {"knn": arrays["knn"].astype(np.float32)}
         if (logistic := logistic_posteriors(folder, seed)) is not None:
             tables["logistic"] = logistic
@@ -91,14 +92,7 @@ class Seed:
         for name, table in tables.items():
             for split, part in cut.items():
                 opinions[name][split] = Predictions(table[part], rows[split].labels, rows[split].ids, split)
-        return cls(rows, opinions, difficulty.fit("rmd", rows["train"]))
-
-    @property
-    def thinned(self) -> Features:
-        """Every fifth training image: neighbours of 80,000 corrupted ones among all of them would take an hour."""
-        train = self.rows["train"]
-        values = np.asarray(train.values)[::THINNING]
-        return Features(values, train.labels[::THINNING], train.ids[::THINNING], train.extractor, "train")
+        return cls(rows, opinions, difficulty.load(folder / f"gaussians-{seed}.safetensors"))
 
     def predictions(self, logits: Any, split: str, labels: Any = None, rows: Features | None = None) -> Predictions:
         """Predictions with the difficulty to the likeliest class as a column."""
@@ -140,7 +134,7 @@ def stages(seed: Seed, val: Predictions, names: tuple[str, ...]) -> Iterator[tup
             scale = calibrators.fit("temperature", val)
             yield name, Stage(lambda p, f, o, c=scale: c(p), trust.fit(name, val))
         else:
-            fitted = calibrators.fit(name, val, features=rows["val"], fitted=seed.thinned)
+            fitted = calibrators.fit(name, val, features=rows["val"], fitted=rows["train"])
             yield name, Stage(lambda p, f, o, c=fitted: c(p, f))
 
 
@@ -174,7 +168,7 @@ def read_logits(folder: Path, kind: str, epochs: int, method: str, seed: int) ->
     }
 
 
-def judge_cell(folder: Path, epochs: int, method: str, number: int) -> dict[str, Any]:
+def judge_cell(folder: Path, plan: str, epochs: int, method: str, number: int) -> dict[str, Any]:
     """All figures of one training, or of several that predict together."""
     seed = Seed.read(folder, number)
     logits = read_logits(folder, "cell", epochs, method, number)
@@ -193,7 +187,8 @@ def judge_cell(folder: Path, epochs: int, method: str, number: int) -> dict[str,
     for name, stage in ready.items():
         rank = None if stage.rank is None else stage.rank(test)
         clean[name] = figures(stage.calibrate(test, seed.rows["test"], opinions), rank=rank)
-    row: dict[str, Any] = {"epochs": epochs, "method": method, "seed": number, "clean": clean}
+    row: dict[str, Any] = {"plan": plan, "epochs": epochs, "method": method, "seed": number, "clean": clean}
+    row["nll_val"] = numbers(ready["temperature"].calibrate(val, seed.rows["val"], opinions), ("nll",))["nll"]
     if method in GROUPS:
         row["about"] = {"members": list(GROUPS[method])}
     else:
@@ -207,24 +202,30 @@ def judge_cell(folder: Path, epochs: int, method: str, number: int) -> dict[str,
 def judge_corrupted(
     folder: Path, logits: np.ndarray, seed: Seed, ready: Mapping[str, Stage], number: int
 ) -> dict[str, Any]:
-    """Means over the corruptions and severities, by stage; opinions that are not known there are left out."""
-    with np.load(folder / f"corrupted-{number}.npz") as view:
-        rows, labels = view["test_rows"].astype(np.float32), view["test_labels"].astype(np.int64)
-        names = view["names"]
-    ids = np.array([f"c{i}" for i in range(len(rows))])
-    features = Features(rows, labels, ids, "view", "test")
-    whole = seed.predictions(logits, "test", labels, features)
-    n = len(rows) // len(names)
+    """Means over the corruptions and severities, by stage; features and opinions not known there are left out."""
+    clean = seed.rows["test"].labels
+    labels = np.tile(clean[spread_rows(len(clean), CORRUPTED_IMAGES)], len(CORRUPTIONS))
+    ids = np.array([f"c{i}" for i in range(len(labels))])
+    path, features = folder / f"corrupted-{number}.npz", None
+    if path.exists():
+        with np.load(path) as view:
+            features = Features(view["test_rows"].astype(np.float32), labels, ids, "view", "test")
+        whole = seed.predictions(logits, "test", labels, features)
+    else:
+        whole = Predictions(logits.astype(np.float32), labels, ids, "test")
+    n = len(labels) // len(CORRUPTIONS)
     opinions = shifted_opinions(folder, number, whole)
     means: dict[str, Any] = {}
     for name, stage in ready.items():
+        if features is None and name not in ROWLESS:
+            continue
         needed = {"opinion alone": "logistic"}.get(name, name)
         if needed in seed.opinions and needed not in opinions:
             continue
         after = stage.calibrate(whole, features, opinions)
         rank = None if stage.rank is None else stage.rank(whole)
         cells = []
-        for k in range(len(names)):
+        for k in range(len(CORRUPTIONS)):
             part = np.arange(k * n, (k + 1) * n)
             cells.append(figures(after.take(part), SHIFTED, None if rank is None else rank[part]))
         means[name] = {word: float(np.mean([cell[word] for cell in cells])) for word in cells[0]}
@@ -334,9 +335,37 @@ def rule_text(losses: Mapping[str, np.ndarray]) -> str:
     return "\n".join(lines)
 
 
-def cell_rows(results: list[dict[str, Any]], epochs: int, method: str) -> list[dict[str, Any]]:
+def cell_rows(results: list[dict[str, Any]], epochs: int, method: str, plan: str = RESPLITS) -> list[dict[str, Any]]:
     """The results of one method and length, by seed."""
-    return sorted((r for r in results if (r["epochs"], r["method"]) == (epochs, method)), key=lambda r: r["seed"])
+    wanted = (plan, epochs, method)
+    return sorted((r for r in results if (r["plan"], r["epochs"], r["method"]) == wanted), key=lambda r: r["seed"])
+
+
+def chosen_dropout(results: list[dict[str, Any]], epochs: int) -> str:
+    """The share of dropout of the lowest NLL on val, after temperature; "" where none was trained."""
+    known: dict[str, list[float]] = {}
+    for row in results:
+        if row["plan"] == RESPLITS and row["epochs"] == epochs and row["method"].startswith(DROPOUT):
+            known.setdefault(row["method"], []).append(row["nll_val"])
+    whole = {name: float(np.mean(values)) for name, values in known.items() if len(values) == len(SEEDS)}
+    return min(whole, key=whole.__getitem__) if whole else ""
+
+
+def rivals(results: list[dict[str, Any]], epochs: int, plan: str = RESPLITS) -> dict[str, list[dict[str, Any]]]:
+    """What is done instead of a second opinion, by the name of its row: its results have that name as a stage."""
+    own = cell_rows(results, epochs, PLAIN, plan)
+    known = dict.fromkeys(POST_HOC, own)
+    others = {"pair": ("pair, temperature", "pair")}
+    if plan == RESPLITS and (dropout := chosen_dropout(results, epochs)):
+        others[dropout] = (f"MC dropout {dropout.removeprefix(DROPOUT)}, temperature", dropout)
+    for title, method in others.values():
+        rows = cell_rows(results, epochs, method, plan)
+        if len(rows) == len(PLANS[plan].seeds):
+            known[title] = [
+                {place: {title: row[place]["temperature"]} for place in ("clean", "corrupted") if place in row}
+                for row in rows
+            ]
+    return known
 
 
 def fisher(p_values: list[float]) -> float:
@@ -406,13 +435,14 @@ HEAD = [
 
 def target_rows(results: list[dict[str, Any]], epochs: int, opinion: str) -> list[list[str]]:
     """The targets against cross-entropy with an opinion: what the recipe may become by the rule."""
-    own = cell_rows(results, epochs, PLAIN)
+    own, others = cell_rows(results, epochs, PLAIN), rivals(results, epochs)
 
     def mean(stage: str, word: str, place: str = "clean") -> float:
-        return float(np.mean([r[place][stage][word] for r in own]))
+        return float(np.mean([r[place][stage][word] for r in others.get(stage, own)]))
 
     def best(word: str, place: str = "clean") -> tuple[float, str]:
-        return min((mean(name, word, place), name) for name in POST_HOC if word in own[0][place].get(name, {}))
+        known = [name for name, rows in others.items() if word in rows[0].get(place, {}).get(name, {})]
+        return min((mean(name, word, place), name) for name in known)
 
     gain = 100 * (mean(opinion, "accuracy") - mean("raw", "accuracy"))
     lines = [["accuracy, at least +1.0 point", f"{gain:+.2f}", _met(gain >= 1.0)]]
@@ -438,6 +468,39 @@ def _met(state: bool) -> str:
     return "met" if state else "**missed**"
 
 
+def given_table(results: list[dict[str, Any]], epochs: int, plan: str = RESPLITS) -> str:
+    """Everything that leaves the network alone."""
+    own = cell_rows(results, epochs, PLAIN, plan)
+    rows = {"raw": own, **rivals(results, epochs, plan), **dict.fromkeys(SECOND, own)}
+    return markdown(HEAD, [stage_line(several, stage) for stage, several in rows.items()])
+
+
+def losses_table(results: list[dict[str, Any]], epochs: int, plan: str = RESPLITS) -> str:
+    """Losses beside each other, by stage."""
+    table = []
+    for method in METHODS:
+        several = cell_rows(results, epochs, method, plan)
+        if len(several) > 1:
+            known = [stage for stage in COMMON if all(stage in r["clean"] for r in several)]
+            table += [[f"`{method}` ({len(several)})", *stage_line(several, stage)[:6]] for stage in known]
+    return markdown(["method (seeds)", *HEAD[:6]], table)
+
+
+OTHER_PLANS = {
+    "official": (
+        "The published test images, three seeds that share them; val is 5,000 training images. Published test images",
+        "are harder than training images that are held out, so no calibrator fitted on training images can be",
+        "expected to pass the calibration test here; p-values of seeds are not independent, and not judged.",
+    ),
+    "tiny32": (
+        "200 classes, 100,000 training images in ten folds, three of them the disjoint test sets; 5,000 of the others",
+        "are val. **The extractor has seen ImageNet, of which these images are a part**: its opinion knows more here",
+        "than it would of a user's own images.",
+    ),
+}
+"""How the data beside the re-splits are cut, for a reader."""
+
+
 def page(results: list[dict[str, Any]], losses: Mapping[str, np.ndarray]) -> str:
     """The page: the network given, losses beside each other, the rule, the targets, what is missing."""
     lines = [
@@ -448,28 +511,29 @@ def page(results: list[dict[str, Any]], losses: Mapping[str, np.ndarray]) -> str
         "severities of 1,000 test images a seed, calibrators fitted on clean val.",
     ]
     for epochs in LENGTHS:
-        own = cell_rows(results, epochs, PLAIN)
-        if len(own) < len(SEEDS):
-            lines += ["", f"**{epochs} epochs: {len(own)} of {len(SEEDS)} trainings of cross-entropy are there.**"]
+        if len(cell_rows(results, epochs, PLAIN)) < len(SEEDS):
+            lines += ["", f"**{epochs} epochs: not all trainings of cross-entropy are there.**"]
             continue
-        rows = [stage_line(own, stage) for stage in ("raw", *POST_HOC, *SECOND)]
-        lines += ["", f"## The network is given: cross-entropy, {epochs} epochs", "", markdown(HEAD, rows)]
+        lines += ["", f"## The network is given: cross-entropy, {epochs} epochs", "", given_table(results, epochs)]
         lines += [
             "",
             "`dac` and `procal` look at the discriminant directions of EfficientNet-Lite0's features, as `gaussian`",
             "does, and at every fifth training image; `logistic` and `knn` at all 1,280 columns. `maxlogit_pnorm` only",
-            "ranks. `opinion alone` is `logistic` by itself.",
+            "ranks. `opinion alone` is `logistic` by itself. `pair`: two networks, cross-entropy from two starts. MC",
+            f"dropout: before the last layer, trained with it from the start, {PASSES} passes, its share chosen by NLL",
+            "on val.",
         ]
         for opinion in ("gaussian", "logistic"):
             lines += ["", f"### Targets, {epochs} epochs, cross-entropy with `{opinion}`", ""]
             lines += [markdown(["asked", "found", ""], target_rows(results, epochs, opinion))]
-        table = []
-        for method in METHODS:
-            several = cell_rows(results, epochs, method)
-            if len(several) > 1:
-                known = [stage for stage in COMMON if all(stage in r["clean"] for r in several)]
-                table += [[f"`{method}` ({len(several)})", *stage_line(several, stage)[:6]] for stage in known]
-        lines += ["", f"## Losses, {epochs} epochs", "", markdown(["method (seeds)", *HEAD[:6]], table)]
+        lines += ["", f"## Losses, {epochs} epochs", "", losses_table(results, epochs)]
+    for plan, about in OTHER_PLANS.items():
+        for epochs in LENGTHS:
+            if len(cell_rows(results, epochs, PLAIN, plan)) > 1:
+                title = f"{PLANS[plan].title[0].upper()}{PLANS[plan].title[1:]}, {epochs} epochs"
+                lines += ["", f"## {title}: cross-entropy is given", "", *about]
+                lines += ["", given_table(results, epochs, plan)]
+                lines += ["", f"### Losses, {title}", "", losses_table(results, epochs, plan)]
     lines += ["", "## You may train again", "", markdown(["network (seeds)", *HEAD, "price"], again_rows(results))]
     lines += [
         "",
@@ -480,31 +544,31 @@ def page(results: list[dict[str, Any]], losses: Mapping[str, np.ndarray]) -> str
         "0.2 an image, enlarging included (60,000 in 11 s), ResNet-18 0.01 with the mirror image (15,000 in 0.2 s).",
     ]
     lines += ["", "## The rule", "", rule_text(losses)]
-    there = {(r["epochs"], r["method"], r["seed"]) for r in results if r["method"] in METHODS}
+    there = {(r["epochs"], r["method"], r["seed"]) for r in results if r["method"] in METHODS and r["plan"] == RESPLITS}
     count = len(LENGTHS) * len(METHODS) * len(SEEDS)
     lines += ["", f"{len(there)} of {count} trainings are there.", "", *LOST]
     return "\n".join(lines) + "\n"
 
 
-def judged(folder: Path) -> list[tuple[int, str, int]]:
+def judged(folder: Path, plan: Plan) -> list[tuple[int, str, int]]:
     """(epochs, method, seed) of all that can be judged, cross-entropy first."""
     cells = []
     for path in sorted(folder.glob("cell-*.npz")):
         _, epochs, method, seed = path.stem.split("-")
         cells.append((int(epochs), method, int(seed)))
-    together = [(LENGTHS[0], group, seed) for group in GROUPS for seed in SEEDS]
+    together = [(LENGTHS[0], group, seed) for group in GROUPS for seed in plan.seeds]
     cells += [cell for cell in together if read_logits(folder, "cell", *cell)]
     return sorted((cell for cell in cells if "+" not in cell[1]), key=lambda cell: (cell[1] != PLAIN, cell))
 
 
-def run(state: Path, out: Path) -> None:
+def run(state: Path, out: Path, plan: str = RESPLITS) -> None:
     """Figures of trainings that are not in OUT/figures.json yet, then the page."""
-    losses = rule_losses(state, out)
+    losses = rule_losses(state, out) if plan == RESPLITS else dict(np.load(out / "rule.npz"))
     path = out / "figures.json"
     results: list[dict[str, Any]] = files.read_json(path) if path.exists() else []
-    for cell in judged(state):
-        if not any((r["epochs"], r["method"], r["seed"]) == cell for r in results):
-            results.append(judge_cell(state, *cell))
+    for cell in judged(state, PLANS[plan]):
+        if not any((r["plan"], r["epochs"], r["method"], r["seed"]) == (plan, *cell) for r in results):
+            results.append(judge_cell(state, plan, *cell))
             files.write_json(path, results)
             clean = {k: round(v["nll"], 4) for k, v in results[-1]["clean"].items() if "nll" in v}
             print(*cell, clean, flush=True)
