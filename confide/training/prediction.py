@@ -264,7 +264,8 @@ def _blocks_of_passes(
 
     def passes_of(first: int) -> Iterator[Tensor]:
         block = batches[first : first + together]
-        model, kept = network, None
+        model: Callable[[Tensor], Tensor] = network
+        kept: list[list[Tensor]] | None = None
         if isinstance(network, Classifier) and head_only:
             model = network.logits_of
             with where.autocast():
