@@ -324,9 +324,9 @@ def _device_pass(
 ) -> _DevicePass:
     """By one kernel where there is one for such rows, else by torch in blocks."""
     if HAS_TRITON and outputs.is_cuda and not from_probs and outputs.dtype != torch.float64:
-        from confide.simplex.sample_facts import NAMES, WIDEST, sample_facts
+        from confide.simplex.sample_facts import MOST_BINS, NAMES, WIDEST, sample_facts
 
-        if outputs.shape[1] <= WIDEST:
+        if outputs.shape[1] <= WIDEST and (edges is None or len(edges) <= MOST_BINS + 1):
             result = sample_facts(outputs, labels, edges, weights, closed)
             known = {name: v for name, v in zip(NAMES, result.values, strict=True) if _known(name, labels)}
             return _DevicePass(known, result.prediction, result.columns, result.cells)
