@@ -56,6 +56,7 @@ class ClassRows:
     """A block of samples: `probs` `n c`, in falling order where the method needs it, and one draw `u` a sample."""
 
     probs: Floats
+    """Perhaps the user's own: not to be written to."""
     draws: Floats
     """n 1, uniform in [0, 1)."""
 
@@ -245,7 +246,7 @@ class SetScore:
         return inside, float(1 - unseen.mean())
 
     def _scores(self, probs: NDArray[np.floating], draws: Floats) -> Floats:
-        scores: Floats = self.method.function(ClassRows(probs.astype(np.float64), draws), **self.options)
+        scores: Floats = self.method.function(ClassRows(probs.astype(np.float64, copy=False), draws), **self.options)
         return scores
 
 
@@ -344,8 +345,11 @@ def _likely(probs: NDArray[np.floating], share: float = 1.0, *, classes: bool = 
 def _rank_of(probs: NDArray[np.floating], classes: NDArray[np.int64]) -> NDArray[np.int64]:
     """The place of a class in the falling order, from 0 on; of equals the lower class comes first."""
     own = np.take_along_axis(probs, classes, axis=1)
-    ahead = (probs > own) | ((probs == own) & (np.arange(probs.shape[1]) < classes))
-    return np.asarray(np.count_nonzero(ahead, axis=1))[:, None]
+    ahead = np.count_nonzero(probs > own, axis=1)
+    tied = np.flatnonzero(np.count_nonzero(probs >= own, axis=1) > ahead + 1)
+    before = np.arange(probs.shape[1]) < classes[tied]
+    ahead[tied] += np.count_nonzero((probs[tied] == own[tied]) & before, axis=1)
+    return np.asarray(ahead)[:, None]
 
 
 # What a fit returns.
@@ -398,10 +402,10 @@ class PredictionSets:
         return SetScore(SETS.get(self.word), self.options, self.seed)
 
     def __call__(self, predictions: Predictions, weights: Any = None) -> Tensor:
-        inside = torch.empty(len(predictions), self.num_classes, dtype=torch.bool)
+        inside = np.empty((len(predictions), self.num_classes), dtype=bool)
         for rows, block in self.blocks(predictions, weights):
-            inside[rows] = torch.from_numpy(block)
-        return inside.to(class_values(predictions, PURPOSE).device)
+            inside[rows] = block
+        return torch.from_numpy(inside).to(class_values(predictions, PURPOSE).device)
 
     def blocks(self, predictions: Predictions, weights: Any = None) -> Iterator[tuple[slice, NDArray[np.bool_]]]:
         """(rows, their sets) by blocks, where all sets together would not fit into memory."""
