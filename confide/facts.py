@@ -460,14 +460,18 @@ def _fill_from_probs(
     return np.ones(len(block), dtype=block.dtype)
 
 
+SHORT_ROW = 32
+"""Classes of a row that numpy's own loops sum quicker than a call of BLAS."""
+
+
 def row_max(values: Floating) -> Floating:
     """Largest of each row; numpy is slow at it for short rows."""
     return np.asarray(torch.from_numpy(values).amax(dim=1).numpy())
 
 
 def row_dot(left: Floating, right: Floating) -> Floating:
-    """Sum over each row of the products."""
-    if hasattr(np, "vecdot"):
+    """Sum over each row of the products; a call of BLAS a row costs more than short rows do."""
+    if left.shape[1] > SHORT_ROW and hasattr(np, "vecdot"):
         return np.asarray(np.vecdot(left, right))
     return np.asarray(np.einsum("nc,nc->n", left, right))
 

@@ -97,24 +97,44 @@ def smooth_reliability(view: View, bands: bool) -> Curve:
     are smoothed and not the accuracy itself, so that a calibrated model's curve lies on the diagonal at every width.
     The band holds it at 95 of 100 confidences on average; points with too few samples around them are left out.
     """
-    sure, wrong, weights = view.weighted_top()
-    width = max(0.5 * (float(weights @ weights) / float(weights.sum()) ** 2) ** (1 / 3), 0.005)
-    place = np.rint(sure * SMOOTH_CELLS).astype(np.intp)
-    parts = (weights, weights * (sure - ~wrong), weights**2 * sure * (1 - sure))
-    masses = np.array([np.bincount(place, part, minlength=SMOOTH_CELLS + 1) for part in parts])
+    masses, worth = _grid_masses(view, bands)
+    width = max(0.5 * worth ** (-1 / 3), 0.005)
     at = np.rint(SMOOTH_AT * SMOOTH_CELLS).astype(np.intp)
     mass, pull = Smoother(masses[:2]).curve(width)[:, at]
-    noise = _squared_kernel(masses[2], width)[at]
     # As many samples of equal weight would leave the same noise.
     count = 2 * math.sqrt(math.pi) * width * mass
     enough = count >= FEWEST_SMOOTHED
     sure_at, mass = SMOOTH_AT[enough], mass[enough]
-    half = Z * np.sqrt(np.maximum(noise[enough], 0)) / mass
     columns = {"confidence": sure_at, "accuracy": np.clip(sure_at - pull[enough] / mass, 0, 1), "count": count[enough]}
     columns["width"] = np.full(len(sure_at), width)
     if bands:
+        noise = _squared_kernel(masses[2], width)[at][enough]
+        half = Z * np.sqrt(np.maximum(noise, 0)) / mass
         columns |= {"band_low": np.clip(sure_at - half, 0, 1), "band_high": np.clip(sure_at + half, 0, 1)}
     return Curve.of("reliability_smooth", columns)
+
+
+def _grid_masses(view: View, bands: bool) -> tuple[Floats, float]:
+    """Sums of weight, residual and, for bands, variance of the samples nearest to each grid point; and how many samples
+    of equal weight there are.
+
+    Samples are sorted, so that without weights these are differences of the running sums that bins are made of.
+    """
+    base = view.base
+    if view.weights is not None:
+        sure, wrong, weights = view.weighted_top()
+        place = np.rint(sure * SMOOTH_CELLS).astype(np.intp)
+        parts = (weights, weights * (sure - ~wrong), weights**2 * sure * (1 - sure))
+        masses = np.array([np.bincount(place, part, minlength=SMOOTH_CELLS + 1) for part in parts])
+        return masses, float(weights.sum()) ** 2 / float(weights @ weights)
+    rising = base.ordered("msp").values[::-1]
+    starts = np.searchsorted(rising, (np.arange(1, SMOOTH_CELLS + 1) - 0.5) / SMOOTH_CELLS)
+    at = base.n - np.concatenate(([0], starts, [base.n]))  # positions from the most confident on
+    count, errors, confidence = view.sums_before(at)
+    sums = [count, confidence - count + errors]
+    if bands:
+        sums.append(np.where(at > 0, base.running_variance[at - 1], 0.0))
+    return -np.diff(sums), float(base.n)
 
 
 def _squared_kernel(masses: Floats, width: float) -> Floats:

@@ -197,6 +197,8 @@ def group_rows(base: MetricSamples, grouping: SampleGroups, tag: ModelStage, how
         squares_of_weights = np.bincount(index, design.weights**2, minlength=len(sizes))
         worth = total**2 / np.where(sizes > 0, squares_of_weights, 1.0)
     rows: list[list[Measurement]] = [[] for _ in sizes]
+    present = np.flatnonzero(sizes).tolist()
+    labels = {group: grouping.label(group) for group in present}
     for word in facts_for_means(base.predictions):
         request, values = MetricRequest(METRICS.get(word), {}), per_sample(base, word)
         sums = np.bincount(index, values if design.weights is None else values * design.weights, minlength=len(sizes))
@@ -204,8 +206,10 @@ def group_rows(base: MetricSamples, grouping: SampleGroups, tag: ModelStage, how
         if how is not None:
             apart = values - means[index]
             squares = np.bincount(index, apart**2, minlength=len(sizes))
-        for group in np.flatnonzero(sizes).tolist():
-            value, size, bounds = float(means[group]), int(sizes[group]), None
+        like = row_of(request, math.nan, 0, tag)
+        named = like.metric, like.split, like.stage, like.model
+        for group in present:
+            value, size, bounds = float(means[group]), int(sizes[group]), like.bounds
             if how is not None:
                 # A group's own size is chance too: to first order that is the spread within the group.
                 spread = Spread(float(squares[group]) / size / max(size - 1, 1), max(size - 1.0, 1.0), size)
@@ -215,7 +219,8 @@ def group_rows(base: MetricSamples, grouping: SampleGroups, tag: ModelStage, how
                     freedom = max(min(spread.freedom, worth[group] - 1), 1.0)
                     spread = replace(spread, units=worth[group], freedom=freedom)
                 bounds = shaped_interval(request.method, value, spread, fewest=worth[group])
-            rows[group].append(row_of(request, value, size, tag, bounds, group=grouping.label(group)))
+            metric, split, stage, model = named
+            rows[group].append(Measurement(metric, value, size, split, stage, labels[group], model, bounds=bounds))
     return [row for own in rows for row in own]
 
 

@@ -477,13 +477,18 @@ class View:
         if binning == "mass" and self.weights is not None:
             return self._mass_of_resample(bins)
         at = self.base.positions(binning, bins, closed)
-        weights, *others = self._cumulative
-        count = at.astype(np.float64) if weights is None else np.where(at > 0, weights[at - 1], 0.0)
-        errors, confidence = (np.where(at > 0, v[at - 1], 0.0) for v in others)
+        count, errors, confidence = self.sums_before(at)
         if binning == "mass":
             self._split_ties(at, errors)
         total, wrong, sure = (np.diff(v)[::-1] for v in (count, errors, confidence))
         return BinSums(total, sure, total - wrong)
+
+    def sums_before(self, at: Indices) -> tuple[Floats, Floats, Floats]:
+        """Weight, errors and confidence of the samples before each position, from the most confident on."""
+        weights, *others = self._cumulative
+        count = at.astype(np.float64) if weights is None else np.where(at > 0, weights[at - 1], 0.0)
+        errors, confidence = (np.where(at > 0, v[at - 1], 0.0) for v in others)
+        return count, errors, confidence
 
     def weighted_top(self) -> tuple[Floats, NDArray[np.bool_], Floats]:
         """Confidence, error and weight of every sample, from the most confident on."""
