@@ -22,7 +22,7 @@ CLASSES = "batches.meta.txt"
 BATCH, ACROSS, SIDE = 10_000, 100, 32
 LARGEST, MOST_ARCHIVES = 14 << 20, 4
 """Bytes of an archive and archives of a call: what a machine gives back at once."""
-KINDS = ("seen", "gaussians", "logistic", "cell", "corrupted", "shifted_logistic")
+KINDS = ("seen", "gaussians", "logistic", "cell", "knn", "corrupted", "shifted_logistic")
 """What the names of results begin with, in order of value."""
 ENDINGS = (".npz", ".safetensors")
 

@@ -57,13 +57,15 @@ SECOND = (*OPINIONS, "gaussian, classes kept", "opinion alone")
 OPINION_FOLDS = 5
 
 
-def logistic_posteriors(folder: Path, seed: int) -> Any:
-    """Of val and test, where there are any."""
-    path = folder / f"logistic-{seed}.npz"
-    if not path.exists():
-        return None
-    with np.load(path) as arrays:
-        return arrays["log_posterior"].astype(np.float32)
+def posteriors(folder: Path, seed: int) -> dict[str, Any]:
+    """Log posteriors of val and test by the opinion's name, of those that are there."""
+    tables = {}
+    for name in OPINIONS[1:]:
+        path = folder / f"{name}-{seed}.npz"
+        if path.exists():
+            with np.load(path) as arrays:
+                tables[name] = arrays["log_posterior"].astype(np.float32)
+    return tables
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,11 +85,9 @@ class Seed:
         for split in ("train", "val", "test"):
             values, labels = arrays[f"{split}_rows"].astype(np.float32), arrays[f"{split}_labels"].astype(np.int64)
             rows[split] = Features(values, labels, arrays[split].astype(np.str_), "view", split)
-        tables = {"knn": arrays["knn"].astype(np.float32)}
-        if (logistic := logistic_posteriors(folder, seed)) is not None:
-            tables["logistic"] = logistic
         first = len(rows["val"])
         cut = {"val": slice(0, first), "test": slice(first, None)}
+        tables = posteriors(folder, seed)
         opinions: dict[str, dict[str, Predictions]] = {name: {} for name in tables}
         for name, table in tables.items():
             for split, part in cut.items():

@@ -14,8 +14,8 @@ passes at prediction. Several processes train at a time. On two cores, to try it
 
 Kept are, per seed, `gaussians-S.safetensors`: the difficulty fit in the c - 1 discriminant directions of the training
 split, in which Gaussian posterior and relative Mahalanobis distance are those of all 1,280 columns; `seen-S.npz`: val,
-test and every fifth training image there, and, of val and test, the log posteriors of 50 neighbours in all columns and
-the mean distance to 10 neighbours; `logistic-S.npz`: the log posteriors of logistic regression on all columns. Per
+test and every fifth training image there, and the mean distance of val and test to 10 neighbours in all columns;
+`knn-S.npz` and `logistic-S.npz`: their log posteriors by 50 neighbours and by logistic regression on all columns. Per
 training, `cell-EPOCHS-METHOD-S.npz`: logits of val and test. With --corrupted, `corrupted-S.npz` and
 `shifted_logistic-S.npz`: the same of 1,000 val and 1,000 test images under 16 corruptions x 5 severities, and, of
 cross-entropy, dropout and fine-tuning, `corrupted-EPOCHS-METHOD-S.npz`: the logits on them. All in half precision.
@@ -234,10 +234,11 @@ def make_view(work: Work, seed: int) -> None:
     columns: dict[str, Any] = {f"{split}_rows": moved[part] for split, part in kept.items()}
     columns |= {f"{split}_labels": work.pool.labels[part].astype(np.uint8) for split, part in kept.items()}
     columns |= {split: part.astype(np.int32) for split, part in kept.items()}
-    columns["knn"] = voted(work.features[held], work.features[train], labels[train], work.opened[0].num_classes)
+    votes = voted(work.features[held], work.features[train], labels[train], work.opened[0].num_classes)
     columns["distance"] = near_distances(work.features[held], work.features[train])
     difficulty.fit("rmd", moved[rows["train"]].astype(np.float32), work.pool.labels[rows["train"]]).save(fit_file)
     write(work, f"seen-{seed}.npz", columns)
+    write(work, f"knn-{seed}.npz", {"log_posterior": votes})
     write(work, name, {"rows": moved, **{split: part.astype(np.int32) for split, part in rows.items()}})
 
 
