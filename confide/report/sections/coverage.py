@@ -23,7 +23,7 @@ from confide.report.draw import (
 )
 from confide.report.view import EvaluationView
 from confide.report.words import code, count, fixed, percent, share_words, shorten, shown
-from confide.results import OWN_CONFIDENCE, Curve, ModelPoint
+from confide.results import OWN_CONFIDENCE, SEED_BAND, Curve, ModelPoint
 from confide.types import JsonObject
 
 # Thresholds with a guaranteed risk, chosen on validation, and what was seen of them on the test split.
@@ -266,6 +266,7 @@ def _figure(view: EvaluationView, curves: list[Curve], top: list[float], start: 
     if halving:
         title = f"Setting aside {share_words(halving.value, view.unit)} halves the error rate"
     band = "; band: 95 % interval of the model in focus" if "risk_low" in focus.columns else ""
+    band += "; bands: all seeds" if any(_seed_band(curve) for curve in curves) else ""
     step = max(1, len(focus.columns["coverage"]) // 25)
     columns = (focus.columns[name][::step] for name in ("coverage", "risk", "threshold"))
     rows = [(percent(c, 1), percent(r, 1), fixed(t, 3)) for c, r, t in zip(*columns, strict=True)]
@@ -299,6 +300,9 @@ def _draw(view: EvaluationView, curves: list[Curve], top: list[float], start: St
             [(x(focus["coverage"][k]), y.clip(100 * focus["risk_low"][k])) for k in rows],
             "fb",
         )
+    for curve in curves:
+        if sides := [[(x(c), y.clip(100 * r)) for c, r in side] for side in _seed_band(curve)]:
+            canvas.area(*sides, f"f{view.colour(curve.model)} bx")
     all_wrong = 100 * focus["risk"][-1]
     canvas.line(34, y(all_wrong), width - 10, y(all_wrong), "ref")
     for curve in reversed(curves):
@@ -322,6 +326,17 @@ def _draw(view: EvaluationView, curves: list[Curve], top: list[float], start: St
         f'<circle r="8" class="f1" cx="{px}" cy="{py}"/><circle r="3" class="ho" cx="{px}" cy="{py}"/></g>'
     )
     return canvas
+
+
+def _seed_band(curve: Curve) -> list[list[tuple[float, float]]]:
+    """The highest and the lowest risk of the seeds by coverage; empty where there is one seed."""
+    names = ["risk" + ending for ending in reversed(SEED_BAND)]
+    if not all(name in curve.columns for name in names):
+        return []
+    return [
+        [(c, r) for c, r in zip(curve.columns["coverage"], curve.columns[name], strict=True) if c >= 0.02]
+        for name in names
+    ]
 
 
 def _perfect(canvas: Canvas, errors: float, x: Scale, y: Scale, key: float) -> None:

@@ -95,7 +95,8 @@ def _cell(measured: Measurement | None, info: MetricInfo, best: bool) -> TableCe
     if measured is None:
         return TableCell("–")
     chance = f"chance ≤ {shown(info, measured.chance_high)}" if measured.chance_high is not None else ""
-    return TableCell(shown(info, measured.value), interval(info, measured), chance, best)
+    spread = "" if measured.sd is None else f" ± {shown(info, measured.sd)}"
+    return TableCell(shown(info, measured.value) + spread, interval(info, measured), chance, best)
 
 
 def _tables(view: EvaluationView, columns: list[MetricInfo]) -> list[tuple[str, FigureTable]]:

@@ -14,7 +14,7 @@ from scipy.special import bdtr, bdtrc
 from confide.report.draw import PHONE, THIRD, Canvas, Empty, Figure, FigureTable, Scale, percent_tick, table, ticks
 from confide.report.view import EvaluationView
 from confide.report.words import CHANCE, P_CALIBRATED, between, code, count, p_value, percent, points, shorten, shown
-from confide.results import LEVEL, Curve, Measurement
+from confide.results import LEVEL, SEED_BAND, Curve, Measurement
 
 # The gap by class.
 
@@ -326,6 +326,7 @@ def smooth_figures(view: EvaluationView) -> tuple[Figure, ...]:
     last = lines[-1][1]
     width = points(last.columns["width"][0])
     band = "; band: 95 % of calibrated models, at each confidence" if "band_low" in last.columns else ""
+    band += "; around the lines: all seeds" if "accuracy" + SEED_BAND[0] in last.columns else ""
     whole = Figure(
         "smooth",
         "The same without bins",
@@ -347,11 +348,13 @@ def smooth_figures(view: EvaluationView) -> tuple[Figure, ...]:
     return whole, upper
 
 
-def _rows_of(curve: Curve, start: float) -> list[tuple[float, float, float, float]]:
+def _rows_of(
+    curve: Curve, start: float, band: Sequence[str] = ("band_low", "band_high")
+) -> list[tuple[float, float, float, float]]:
     """(confidence, accuracy, ends of the band) from a confidence on; a place without samples is NaN."""
     confidence, accuracy = curve.columns["confidence"], curve.columns["accuracy"]
     unknown = (math.nan,) * len(confidence)
-    ends = (curve.columns.get(name, unknown) for name in ("band_low", "band_high"))
+    ends = (curve.columns.get(name, unknown) for name in band)
     rows: list[tuple[float, float, float, float]] = []
     for row in zip(confidence, accuracy, *ends, strict=True):
         if row[0] >= start - 1e-9:
@@ -396,6 +399,12 @@ def smooth_diagram(view: EvaluationView, lines: list[SmoothLine], start: float) 
         canvas.text(x(value), floor + 18, percent_tick(value), "m" if value < 1 else "e")
     for part in _unbroken(drawn[-1][1]):
         canvas.area([(x(c), y(high)) for c, _, _, high in part], [(x(c), y(b)) for c, _, b, _ in part], "fb")
+    for place, (_, curve) in enumerate(lines):
+        own = "g" if place == 0 and len(drawn) > 1 else view.colour(view.focus)
+        for part in _unbroken(_rows_of(curve, start, ["accuracy" + ending for ending in SEED_BAND])):
+            canvas.area(
+                [(x(c), y(high)) for c, _, _, high in part], [(x(c), y(b)) for c, _, b, _ in part], f"f{own} bx"
+            )
     canvas.line(x(max(start, low)), y(max(start, low)), x(1), y(1), "ref")
     for place, (stage, rows) in enumerate(drawn):
         own = "g" if place == 0 and len(drawn) > 1 else view.colour(view.focus)
