@@ -36,11 +36,8 @@ def fit_gaussian(reference: Reference, neighbours: int) -> dict[str, Tensor]:
     """The class Gaussians of a difficulty fit, as few numbers as posterior and relative distance need."""
     model = reference.gaussians
     projection, counts = model.projection, model.gaussians.counts
-    # Where all rows vary as those of a class do, rounding alone chooses the direction, and no class lies anywhere else.
-    telling = np.abs(projection.inverse_total - 1) > 1e-9
-    parts = {"origin": projection.origin, "matrix": projection.matrix[:, telling]}
-    parts |= {"centres": projection.centres[:, telling], "inverse_total": projection.inverse_total[telling]}
-    parts |= {"shares": np.where(counts, class_shares(model.gaussians), 0.0)}
+    parts = {"origin": projection.origin, "matrix": projection.matrix, "centres": projection.centres}
+    parts |= {"inverse_total": projection.inverse_total, "shares": np.where(counts, class_shares(model.gaussians), 0.0)}
     return {name: torch.as_tensor(np.ascontiguousarray(part), dtype=torch.float64) for name, part in parts.items()}
 
 

@@ -74,24 +74,3 @@ def test_without_clean_samples_it_is_refused_and_without_shifts_it_says_so():
         calibrators.fit("travelling", VAL.take(np.arange(1000, 2000)), features=ROWS[1000:2000], fitted=TRAIN)
     alone = calibrators.fit("travelling", VAL.take(np.arange(1000)), features=ROWS[:1000], fitted=TRAIN)
     assert any("fewer than two shifts" in note for note in alone.notes)
-
-
-def test_the_distance_of_a_sample_does_not_hang_on_rounding():
-    """A direction in which no class lies elsewhere was among those that count, any of them, as rounding chose."""
-    wide = np.random.default_rng(3).normal(size=(1000, 9))
-    order = np.random.default_rng(4).permutation(1000)
-    fits = [
-        calibrators.fit(
-            "travelling",
-            VAL,
-            features=np.concatenate([ROWS, np.random.default_rng(5).normal(size=(5000, 9))], axis=1),
-            fitted=Features(
-                np.concatenate([TRAIN.values, wide], axis=1)[rows], TRAIN.labels[rows], TRAIN.ids[rows], "drawn"
-            ),
-            mode="sample",
-        )
-        for rows in (np.arange(1000), order)
-    ]
-    assert fits[0].values["gaussian.centres"].shape == (3, 2)
-    torch.testing.assert_close(fits[0].values["units"], fits[1].values["units"])
-    torch.testing.assert_close(fits[0].values["sample"], fits[1].values["sample"], rtol=1e-5, atol=1e-6)

