@@ -143,7 +143,9 @@ def _silent_parts(node: ast.AST, path: str) -> list[ast.AST]:
         defaults = [*args.defaults, *filter(None, args.kw_defaults)]
         hints = [a.annotation for a in (*args.posonlyargs, *args.args, *args.kwonlyargs) if a.annotation]
         own = [] if isinstance(node, ast.Lambda) else [*node.decorator_list, *filter(None, [node.returns])]
-        looks = not isinstance(node, ast.Lambda) and node.name in ("__repr__", "__str__", "rows_in")
+        looks = not isinstance(node, ast.Lambda) and (
+            node.name in ("__repr__", "__str__", "rows_in") or node.name.endswith("_tile")
+        )
         kernel = any("triton" in ast.unparse(d) for d in own)
         return [node] if looks or kernel else [*defaults, *hints, *own]
     if isinstance(node, ast.If) and "cuda" in ast.unparse(node.test):
