@@ -14,7 +14,8 @@ import pytest
 
 from confide import block_sizes
 from tests.kept import entries
-from tests.kept.entries import FAMILIES, worked_out
+from tests.kept.entries import worked_out
+from tests.kept.families import FAMILIES
 
 KEPT = {family: json.loads((Path(__file__).parent / f"{family}.json").read_text()) for family in FAMILIES}
 ENTRIES = {f"{family}/{name}": make for family, entries in FAMILIES.items() for name, make in entries()}
