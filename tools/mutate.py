@@ -570,6 +570,7 @@ def main() -> None:
         outcomes = args.outcomes.resolve() if args.outcomes else place / "outcomes.jsonl"
         tried = {outcome.mutant for outcome in read_outcomes([outcomes])}
         mutants = [mutant for mutant in mutants if mutant not in tried]
+        random.Random(args.seed).shuffle(mutants)  # so that those of a short run are of all packages
         skipped = shutil.ignore_patterns(".git", ".venv", "runs", "build", "__pycache__", ".*_cache", ".hypothesis")
         shutil.copytree(ROOT, place / "copy", ignore=skipped)
         (place / "mutants.json").write_text(json.dumps([asdict(mutant) for mutant in mutants]))
