@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from typing import Any
@@ -114,6 +115,41 @@ def fitted_entries() -> Iterator[tuple[str, Callable[[], Any]]]:
         yield f"point {shape}", partial(or_line, partial(_points, shape))
     for word in DIFFICULTY.names():
         yield f"difficulty {word}", partial(_difficult, word)
+
+
+def beyond_entries() -> Iterator[tuple[str, Callable[[], Any]]]:
+    """What is done from so many samples on, with these limits lowered."""
+    whole = {
+        name: partial(lambda make: entries.rows(confide.evaluate(make(), "all")), make)
+        for name, make in (("plain", entries.predictions), ("weighted", entries.weighted), ("unit", entries.by_unit))
+    }
+    for name, make in whole.items():
+        yield f"kernel {name}", partial(_lowered, "metrics.kernel_calibration", {"LARGEST": 50}, make)
+        yield f"cells {name}", partial(_lowered, "metrics.influence", {"CELLS": 64}, make)
+        yield f"slow {name}", partial(_lowered, "evaluation.evaluate", {"MOST_FOR_SLOW": 50}, make)
+    yield "smooth", partial(_lowered, "evaluation.curves", {"SMOOTH_CELLS": 50}, whole["plain"])
+    for limits in ({"WIDE_WORK": 10}, {"CURVATURE_ROWS": 40}, {"FOLD_ROWS": 30}):
+        for word, own in (("matrix", {}), ("dirichlet", {}), ("vector", {}), ("dirichlet", {"on": "weighted"})):
+            make = partial(entries.calibrated, word, **own)
+            yield f"{next(iter(limits))} {word} {own}", partial(_lowered, "calibrators.linear_maps", limits, make)
+    for word in ("second_opinion", "travelling", "dac"):
+        make = partial(entries.calibrated, word)
+        yield f"folds {word}", partial(_lowered, "calibrators.fitting", {"FOLD_ELEMENTS": 100}, make)
+    yield "verdicts", partial(_lowered, "difficulty.label_errors", {"CALIBRATION_ROWS": 50}, entries._verdicts)
+
+
+def _lowered(module: str, limits: Mapping[str, Any], make: Callable[[], Any]) -> Any:
+    owner = sys.modules[f"confide.{module}"]
+    before = {name: getattr(owner, name) for name in limits}
+    entries.predictions.cache_clear()
+    try:
+        for name, limit in limits.items():
+            setattr(owner, name, limit)
+        return make()
+    finally:
+        for name, limit in before.items():
+            setattr(owner, name, limit)
+        entries.predictions.cache_clear()
 
 
 def rows_of(shape: str, split: str) -> Features:

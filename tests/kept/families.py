@@ -11,4 +11,5 @@ FAMILIES: dict[str, Callable[[], Iterator[tuple[str, Callable[[], Any]]]]] = {
     **entries.FAMILIES,
     "edges_of_metrics": edges.metric_entries,
     "edges_of_fits": edges.fitted_entries,
+    "beyond": edges.beyond_entries,
 }
