@@ -83,7 +83,7 @@ def test_where_no_difficulty_lies_the_calibrators_own_folder_is_named(tmp_path: 
     (tmp_path / "run" / "calibrators").mkdir(parents=True)
     path = tmp_path / "run" / "calibrators" / "by.json"
     fitted_by_difficulty().save(path)
-    with pytest.raises(InputError, match="run/calibrators/difficulty.safetensors is not there"):
+    with pytest.raises(InputError, match=r"run/calibrators/difficulty\.safetensors is not there"):
         pipeline.apply_calibrator(path, predictions())
     pipeline.fit_difficulty("prototype", rows("train")).save(tmp_path / "run" / "difficulty.safetensors")
     assert len(pipeline.apply_calibrator(path, predictions(), lambda word, **options: rows())) == N
