@@ -368,6 +368,8 @@ class Sketch:
         check_kind(self.rows, "int", "rows")
         for table in (self.fine, self.coarse):
             keys, sums = table.keys, table.sums
+            if not (self.rows or keys.size or sums.size):
+                continue  # of shards without a row
             shape = (len(keys), 2 + len(self.kind.names))
             whole = keys.dtype.kind == "i" and keys.ndim == 1 and sums.dtype == np.float64 and sums.shape == shape
             sound = whole and np.isfinite(sums).all() and (sums[:, 0] > 0).all() and (np.diff(keys) > 0).all()
