@@ -76,7 +76,7 @@ def _two_histograms(view: EvaluationView, curve: Curve) -> Canvas:
         tops[name] = marks if marks[1] * unit >= 14 else [0.0, marks[-1]]
     canvas = Canvas(PHONE, 0)
     x = Scale(0, 1, 34, PHONE - 12)
-    floor = 18.0
+    floor = 34.0
     for name, colour in (("right", "fg"), ("wrong", "fw")):
         marks = tops[name]
         floor += marks[-1] * unit + (0 if name == "right" else 46)
@@ -93,7 +93,7 @@ def _two_histograms(view: EvaluationView, curve: Curve) -> Canvas:
             canvas.value(x(0.5 * (a + b)), scale(v), words, chosen)
         canvas.line(34, floor, PHONE - 12, floor, "ax")
         words = f"{name.capitalize()}, {count(sum(curve.columns[name]))} {view.unit}"
-        canvas.text(36, scale(marks[-1]) + (16 if name == "right" else -8), words, "b")
+        canvas.text(36, scale(marks[-1]) - 8, words, "b")
     for value in (0, 0.25, 0.5, 0.75, 1):
         canvas.text(x(value), floor + 18, percent_tick(value), "m" if value < 1 else "e")
     canvas.text(34, 8, "% of each group, one scale", "l")
@@ -164,8 +164,8 @@ def _divided_canvas(
     low, high = curve.columns["low"], curve.columns["high"]
     totals = sum(right) or 1, sum(wrong) or 1
     most = max(*(v / totals[0] for v in right), *(v / totals[1] for v in wrong)) or 1
-    canvas = Canvas(PHONE, 196)
-    x, middle, unit = Scale(low[0], high[-1], 4, PHONE - 4), 96.0, 78 / most
+    canvas = Canvas(PHONE, 222)
+    x, middle, unit = Scale(low[0], high[-1], 4, PHONE - 4), 110.0, 78 / most
     for a, b, r, w in zip(low, high, right, wrong, strict=True):
         pale = " pale" if 0.5 * (a + b) < cut else ""
         width = max(x(b) - x(a) - 1, 0.8)
@@ -178,13 +178,16 @@ def _divided_canvas(
             canvas.value(x(0.5 * (a + b)), y, f"{name}, {fixed(a, 3)} to {fixed(b, 3)}: {count(number)}")
     canvas.line(4, middle, PHONE - 4, middle, "ax")
     place = x.clip(cut)
-    canvas.line(place, 14, place, 178, "ax")
-    canvas.text(max(place - 6, 60), 10, sides[0], "l e")
-    canvas.text(min(place + 6, PHONE - 66), 10, sides[1], "l")
-    canvas.text(4, 40, "right", "l")
-    canvas.text(PHONE - 4, 160, "wrong", "fw e")
-    canvas.text(4, 192, ends[0])
-    canvas.text(PHONE - 4, 192, ends[1], "e")
+    canvas.line(place, 32, place, 188, "ax")
+    # Near an end the two names stand beside each other where there is room, still on their own sides.
+    left, right = (6.5 * len(side) for side in sides)
+    place = min(max(place, left + 6), PHONE - right - 6)
+    canvas.text(place - 6, 10, sides[0], "l e")
+    canvas.text(place + 6, 10, sides[1], "l")
+    canvas.text(4, 26, "right", "l")  # above the highest bar, and below the lowest
+    canvas.text(PHONE - 4, 202, "wrong", "fw e")
+    canvas.text(4, 218, ends[0])
+    canvas.text(PHONE - 4, 218, ends[1], "e")
     return canvas
 
 
@@ -252,9 +255,9 @@ def sweep_figure(view: EvaluationView) -> Figure | None:
 
 
 def _sweep_canvas(alphas: tuple[float, ...], tpr: tuple[float, ...], tnr: tuple[float, ...]) -> Canvas:
-    canvas = Canvas(PHONE, 250)
+    canvas = Canvas(PHONE, 270)
     # Even steps: the alphas that matter lie close together near 1.
-    x, y = Scale(0, max(len(alphas) - 1, 1), 46, PHONE - 20), Scale(0, 100, 208, 22)
+    x, y = Scale(0, max(len(alphas) - 1, 1), 46, PHONE - 20), Scale(0, 100, 228, 42)
     canvas.grid_y(y, [0, 25, 50, 75, 100], 38, PHONE - 8)
     for values, colour in ((tpr, "1"), (tnr, "w")):
         points = [(x(k), y(100 * v)) for k, v in enumerate(values)]
@@ -262,15 +265,14 @@ def _sweep_canvas(alphas: tuple[float, ...], tpr: tuple[float, ...], tnr: tuple[
         for alpha, value, place in zip(alphas, values, points, strict=True):
             canvas.dot(*place, f"f{colour}", 3)
             canvas.value(*place, f"{'TPR' if values is tpr else 'TNR'} at {alpha:g}: {percent(value, 1)}")
-    # Below the line that falls at its start, below the one that rises at its middle: there is room.
-    middle = len(tnr) // 2
-    canvas.text(x(0) + 4, y(100 * tpr[0]) + 34, "TPR: right ones trusted", "f1")
-    canvas.text(min(x(middle) + 8, PHONE - 118), y(100 * tnr[middle]) + 18, "TNR: errors caught", "fw")
+    for left, words, colour in ((38, "TPR: right ones trusted", "1"), (196, "TNR: errors caught", "w")):
+        canvas.line(left, 22, left + 18, 22, f"k{colour}", 2.2)
+        canvas.text(left + 24, 26, words, "l")
     shown = range(0, len(alphas), max(1, math.ceil(len(alphas) / 8)))
     for k in shown:
-        canvas.text(x(k), 226, tick_text(alphas[k], sorted(alphas)), "m")
+        canvas.text(x(k), 246, tick_text(alphas[k], sorted(alphas)), "m")
     canvas.text(38, 10, "% of the right, % of the wrong predictions", "l")
-    canvas.text(PHONE - 8, 246, "alpha_neg", "l e")
+    canvas.text(PHONE - 8, 266, "alpha_neg", "l e")
     return canvas
 
 
