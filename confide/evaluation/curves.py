@@ -163,7 +163,7 @@ def risk_coverage(view: View, score: Any, name: str, bands: bool) -> Curve:
     if bands:
         draws = _draws_accepted(view, score, at, risk)
         ends = [wilson_interval(*pair, Z) for pair in zip(risk.tolist(), draws.tolist(), strict=True)]
-        columns["risk_low"], columns["risk_high"] = np.array(ends).T
+        columns["risk_low"], columns["risk_high"] = np.array(ends).T.round(6)  # to draw: a report holds every digit
     return Curve.of("risk_coverage", columns, score=name)
 
 

@@ -294,7 +294,7 @@ def test_classes_of_calibrated_data_are_rarely_called_overconfident():
         right = rng.binomial(200, confidence) / 200
         gaps = {str(k): Measurement("confidence_gap", g, 200) for k, g in enumerate(confidence - right)}
         accuracy = {str(k): Measurement("accuracy", rate, 200) for k, rate in enumerate(right)}
-        claims += class_title(gaps, accuracy) != "No class is clearly over- or underconfident"
+        claims += class_title(gaps, accuracy) != "No single class is clearly over- or underconfident"
     assert 0 < claims <= 0.05 * draws + 3 * (0.05 * 0.95 * draws) ** 0.5
 
 
@@ -303,6 +303,6 @@ def test_class_titles_count_tests_not_signs():
         rows = {str(k): Measurement("confidence_gap", g, 200) for k, g in enumerate(gaps)}
         return class_title(rows, {name: Measurement("accuracy", rate, 200) for name in rows}, when)
 
-    assert title(0.01, 0.01, 0.01) == "No class is clearly over- or underconfident"
+    assert title(0.01, 0.01, 0.01) == "No single class is clearly over- or underconfident"
     assert title(0.1, 0.1, 0.1, when="Before calibration, ") == "Before calibration, every class is overconfident"
     assert title(0.1, -0.1, 0.0) == "1 of 3 classes is overconfident, 1 of 3 classes is underconfident"

@@ -80,7 +80,7 @@ def promises(view: EvaluationView) -> tuple[ThresholdRow, ...]:
 
 def risk_text(risk: float) -> str:
     """A promised error rate with the decimals it needs."""
-    return percent(risk, 0 if abs(100 * risk - round(100 * risk)) < 1e-6 else 1)
+    return percent(risk, next((digits for digits in range(6) if abs(risk - round(risk, digits + 2)) < 1e-9), 6))
 
 
 def chosen_on(view: EvaluationView) -> str:
@@ -104,6 +104,8 @@ class ReadPromise:
     risk: float | None
     threshold: float | None
     confidence: float
+    words: str
+    """The promised error rate, as the table of thresholds has it."""
 
 
 @dataclass(frozen=True)
@@ -232,7 +234,10 @@ def _data(view: EvaluationView, curve: Curve, steps: list[Step], top: float) -> 
         n=n,
         errors=total * n,
         top=top / 100,
-        promises=tuple(ReadPromise(point.promised, point.threshold, point.confidence) for point in points),
+        promises=tuple(
+            ReadPromise(point.promised, point.threshold, point.confidence, risk_text(point.promised or 0.0))
+            for point in points
+        ),
         unit=view.unit,
     )
 
@@ -311,9 +316,9 @@ def _draw(view: EvaluationView, curves: list[Curve], top: list[float], start: St
             2.6 if curve is curves[0] else 1.6,
         )
     for curve in curves:
-        rows = zip(*(curve.columns[name] for name in ("coverage", "risk", "threshold")), strict=True)
+        rows = list(zip(*(curve.columns[name] for name in ("coverage", "risk", "threshold")), strict=True))
         whose = f"{curve.model}, " if len(curves) > 1 else ""
-        for c, r, t in list(rows)[:: 12 if curve is curves[0] else 24]:
+        for c, r, t in rows[:: max(1, len(rows) // 25)]:
             told = f"{whose}{percent(c, 1)} accepted, confidence {fixed(t, 3)} and above: {percent(r, 1)} wrong"
             canvas.value(x(c), y.clip(100 * r), told)
     _key(canvas, view, curves, 36, 6)

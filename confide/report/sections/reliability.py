@@ -56,7 +56,9 @@ def _class_figure(before: Gaps, after: Gaps, accuracy: Gaps, grouping: ClassGrou
     names = sorted(first, key=lambda name: -abs(first[name].value))
     shown = sorted(names[:MOST_CLASSES], key=lambda name: -first[name].value)
     more = f"; the {MOST_CLASSES} farthest of {len(names)}, the rest in the table" if len(names) > MOST_CLASSES else ""
-    how = "hollow before, filled after; 95 % intervals" if before and after else "95 % intervals"
+    notes = ["hollow before, filled after"] * bool(before and after)
+    notes += ["95 % intervals"] * any(m.has_interval for gaps in (before, after) for m in gaps.values())
+    how = "".join(f"; {note}" for note in notes)
     far = names[0]
     alt = f"Dot plot. {grouping.subtitle}; farthest is {far} with {points(first[far].value, sign=True)} points."
     title = "Confidence minus recall by class"
@@ -65,7 +67,7 @@ def _class_figure(before: Gaps, after: Gaps, accuracy: Gaps, grouping: ClassGrou
     return Figure(
         "by-class",
         title,
-        f"{grouping.subtitle}, points; {how}{more}",
+        f"{grouping.subtitle}, points{how}{more}",
         _class_canvas(before, after, shown, grouping.calibration).render(alt),
         table(
             ("Class", "As trained, points", "95 % interval", "After, points", "95 % interval"),
@@ -86,7 +88,7 @@ def class_title(gaps: Gaps, accuracy: Gaps, when: str = "") -> str:
         sides += [side for side, tail in tails.items() if tail < LEVEL / (2 * len(gaps))]
     counted = [(sides.count(side), side) for side in ("over", "under")]
     parts = [f"{_classes(number, len(gaps))} {side}confident" for number, side in counted if number]
-    sentence = when + (", ".join(parts) if parts else "no class is clearly over- or underconfident")
+    sentence = when + (", ".join(parts) if parts else "no single class is clearly over- or underconfident")
     return sentence[0].upper() + sentence[1:]
 
 
@@ -509,9 +511,9 @@ def _figure(view: EvaluationView, curve: Curve, kind: str, number: int) -> Figur
     size = f"calibration error {points(_error_of(bins))} points"
     alt = f"Reliability diagram {stage}: accuracy against confidence in {number} bins of equal {kind}; {size}."
     order = ("Before: " if curve.stage == view.before else "After: ") if view.after else ""
-    # The verdict's own test, so that titles and verdict never disagree.
-    tested = view.calibration_error(curve.stage)
-    title = order + finding(bins, tested.p_value if tested else None)
+    # The verdict's own test, so that titles and verdict never disagree; where there is none, that of these bins.
+    tested = view.calibration_error(curve.stage) or _error_in(view, ERRORS[kind], number, curve)
+    title = order + finding(bins, tested.p_value)
     return Figure(
         f"{kind}-{number}-{'before' if curve.stage == view.before else 'after'}",
         title[0].upper() + title[1:],

@@ -288,6 +288,7 @@ class TrustSection:
     figures: tuple[Figure, ...] = ()
     cuts: tuple[tuple[Figure, OutcomeCounts], ...] = ()
     lines: tuple[tuple[Figure, OutcomeCounts], ...] = ()
+    lines_left_out: str = ""
     sweep: Figure | None = None
     no_predictors: Empty | None = None
     empty: Empty | None = None
@@ -314,8 +315,15 @@ def trust_section(view: EvaluationView) -> TrustSection:
     if compared is None:
         why = view.why_missing("trust") or "Only the model's own confidence was measured."
         missing = Empty("No trust predictors to compare", why, "confide trust val.parquet test.parquet")
+    lines, known = outcome_figures(view, stage), len(view.curves("trust_outcomes", model=view.focus))
+    left_out = f"{len(lines)} of {known} predictors are drawn; rates of all are under Further metrics."
     return TrustSection(
-        figures, tuple(cuts(view, scores, stage)), tuple(outcome_figures(view, stage)), sweep_figure(view), missing
+        figures,
+        tuple(cuts(view, scores, stage)),
+        tuple(lines),
+        left_out if len(lines) < known else "",
+        sweep_figure(view),
+        missing,
     )
 
 
@@ -327,7 +335,7 @@ def _scores(view: EvaluationView, stage: str) -> list[str]:
         for m in view.measurements
         if m.metric in ranking and m.model == view.focus and m.group is None and m.stage == stage
     ]
-    return list(dict.fromkeys(scores))[:MOST_SCORES]
+    return list(dict.fromkeys(scores))
 
 
 def _ranking(view: EvaluationView) -> set[str]:
@@ -354,6 +362,7 @@ def _compared(view: EvaluationView, scores: list[str], stage: str) -> Figure:
     lead = metrics[0]
     sign = -1 if lead.better == "higher" else 1
     values = {s: m.value for s in scores if (m := view.find(lead.word, stage=stage, score=s))}
+    measured = [m for s in scores for info in metrics if (m := view.find(info.word, stage=stage, score=s))]
     order = sorted(scores, key=lambda s: sign * values.get(s, math.nan))
     best, how_good = _best_score(view, order, stage)
     rows = [(score_name(s), *(text for info in metrics for text in _texts(view, info, stage, s))) for s in order]
@@ -362,18 +371,24 @@ def _compared(view: EvaluationView, scores: list[str], stage: str) -> Figure:
     if best:
         title = Markup("{} tells right from wrong {}").format(code(score_name(best)), how_good)
     top = order[0]
+    drawn = [s for s in order if s in OWN_CONFIDENCE or s == best or s in order[: MOST_SCORES - 2]][:MOST_SCORES]
+    left_out = f"{len(drawn)} of {len(order)} scores are drawn, the best of them and confidence; the table has all."
     alt = (
-        f"Dot plot of {len(order)} trust scores: {score_name(top)} has the best {lead.title}, {rows[0][1]} {lead.unit}."
+        f"Dot plot of {len(drawn)} trust scores: {score_name(top)} has the best {lead.title}, {rows[0][1]} {lead.unit}."
     )
     return Figure(
         "scores",
         title,
-        Markup("{}; on the predictions of {} {}; whiskers: 95 % intervals; axes do not start at 0").format(
-            Markup(", ").join(tip(info.title, info.meaning) for info in metrics), code(view.focus), view.when(stage)
+        Markup("{}; on the predictions of {} {}{}; axes do not start at 0").format(
+            Markup(", ").join(tip(info.title, info.meaning) for info in metrics),
+            code(view.focus),
+            view.when(stage),
+            "; whiskers: 95 % intervals" if any(m.has_interval for m in measured) else "",
         ),
-        _panels(view, order, metrics[:2], stage, PHONE, best).render(alt),
+        _panels(view, drawn, metrics[:2], stage, PHONE, best).render(alt),
         table(header, rows),
-        wide=_panels(view, order, metrics, stage, 560, best).render(alt),
+        wide=_panels(view, drawn, metrics, stage, 560, best).render(alt),
+        note=left_out if len(drawn) < len(order) else "",
     )
 
 
@@ -409,9 +424,11 @@ def _panels(
         scale = Scale(marks[0], marks[-1], start, start + each)
         title = info.title if width > PHONE else info.title.split(" ")[0]
         canvas.text(start, 10, f"{title}, {info.unit} {info.arrow}", "l")
+        room = max(len(tick_text(value, marks)) for value in marks) * 7 * len(marks) < each + gap
         for value in marks:
             canvas.line(scale(value), 20, scale(value), height, "g")
-            canvas.text(scale(value), height + 14, tick_text(value, marks), "m")
+            if room or value in (marks[0], marks[-1]):
+                canvas.text(scale(value), height + 14, tick_text(value, marks), "m")
         for row, score in enumerate(order):
             if score in measured:
                 m, y = measured[score], 20 + step * (row + 0.5)
