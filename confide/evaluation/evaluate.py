@@ -105,6 +105,11 @@ COMPARED = 16
 
 def distinct(array: NDArray[Any]) -> tuple[NDArray[Any], Indices]:
     """The different values in rising order, and which of them every value is."""
+    if array.dtype.kind == "U" and len(array) > 1:
+        starts = np.flatnonzero(np.append(True, array[1:] != array[:-1]))
+        if 2 * len(starts) < len(array):  # words stand in runs, as the bands of pixels do
+            unique, index = distinct(array[starts])
+            return unique, np.repeat(index, np.diff(starts, append=len(array)))
     if array.dtype.kind == "U":
         left, place = np.arange(len(array)), np.zeros(len(array), dtype=np.intp)
         words: list[str] = []
