@@ -21,8 +21,8 @@ WIDEST = 1 << 14
 """Classes of a row that fits into registers."""
 MOST_BINS = 64
 """Bins up to which a row's classes above the first edge are few enough to be taken one by one."""
-TILE = 1 << 11
-"""Logits that a program looks at together."""
+TILE = 1 << 9
+"""Logits that a program looks at together where rows are shorter."""
 PROGRAMS = 16
 """Programs on every multiprocessor at once: while some wait for memory the others calculate."""
 
@@ -81,7 +81,8 @@ def sample_facts_kernel(  # type: ignore[no-untyped-def]
         tl.store(prediction_ptr + row, at.to(tl.int64), mask=alive)
         tl.store(value_ptr + row, 1.0 / scale, mask=alive)
         tl.store(value_ptr + 1 * n + row, log_scale - spread / scale, mask=alive)
-        tl.store(value_ptr + 2 * n + row, (1.0 - tl.max(mass, axis=1)) / scale, mask=alive)
+        second = tl.max(mass, axis=1)
+        tl.store(value_ptr + 2 * n + row, (1.0 - second) / scale, mask=alive)
         tl.store(value_ptr + 6 * n + row, top, mask=alive)
         tl.store(value_ptr + 7 * n + row, top + log_scale, mask=alive)
         tl.store(value_ptr + 8 * n + row, others / scale, mask=alive)
@@ -117,11 +118,13 @@ def sample_facts_kernel(  # type: ignore[no-untyped-def]
                 tl.atomic_add(cell, weight, mask=above, sem="relaxed")
                 tl.atomic_add(cell + size, weighted, mask=above, sem="relaxed")
                 tl.atomic_add(cell + 2 * size, weighted * weighted, mask=above, sem="relaxed")
-                next_mass = tl.max(mass, axis=1)
-                at = first_place(mass, next_mass, column)
-                mass = tl.where(column == at[:, None], 0.0, mass)
-                prob = next_mass / scale
+                prob = second / scale
                 above = above & (prob >= first_edge)
+                # Most rows have no further class there, and are not looked at again.
+                if tl.max(above.to(tl.int32), axis=0) > 0:
+                    at = first_place(mass, second, column)
+                    mass = tl.where(column == at[:, None], 0.0, mass)
+                    second = tl.max(mass, axis=1)
     if COUNTED:
         every = tl.arange(0, BLOCK)
         tl.atomic_add(column_ptr + every, totals.to(tl.float64), mask=every < num_classes, sem="relaxed")
@@ -129,7 +132,7 @@ def sample_facts_kernel(  # type: ignore[no-untyped-def]
 
 def tile_shape(block: int) -> tuple[int, int]:
     """Rows of so many logits that a program looks at together, and its warps."""
-    return max(1, TILE // block), max(4, min(16, block // 512))
+    return max(1, TILE // block), max(1, min(16, block // 1024))
 
 
 def sample_facts(
