@@ -66,7 +66,7 @@ def class_groups(predictions: Predictions, kind: str = "class") -> SampleGroups:
     count = max(predictions.num_classes, int(index.max()) + 1)
     names = predictions.class_names or ()
     words = tuple(str(names[k]) if k < len(names) else str(k) for k in range(count))
-    return SampleGroups(kind, words, index.cpu().numpy().astype(np.intp))
+    return SampleGroups(kind, words, index.cpu().numpy().astype(np.intp, copy=False))
 
 
 def label_groups(predictions: Predictions) -> SampleGroups:
@@ -204,8 +204,9 @@ def group_rows(base: MetricSamples, grouping: SampleGroups, tag: ModelStage, how
         sums = np.bincount(index, values if design.weights is None else values * design.weights, minlength=len(sizes))
         means = sums / np.where(total > 0, total, 1.0)
         if how is not None:
-            apart = values - means[index]
-            squares = np.bincount(index, apart**2, minlength=len(sizes))
+            apart = means[index]
+            np.subtract(values, apart, out=apart)
+            squares = np.bincount(index, apart**2 if not design.plain else np.square(apart, out=apart), len(sizes))
         like = row_of(request, math.nan, 0, tag)
         named = like.metric, like.split, like.stage, like.model
         for group in present:

@@ -78,7 +78,7 @@ class Binned:
             # An edge may part a tie, in the order given, which only the other sort keeps.
             ordered = replace(view.base, resampled=True, _sorted={}, _vectors={}).ordered("msp")
         weight = view.in_order(ordered)
-        sure = ordered.values.astype(np.float64)
+        sure = ordered.values.astype(np.float64, copy=False)
         if edges in ("interpolated", "order", "midpoint"):
             rising, rising_weight = sure[::-1], None if weight is None else weight[::-1]
             if edges == "order":

@@ -95,6 +95,10 @@ def spread_of(influence: Influence, design: Design) -> Spread:
     """The variance of the mean of influence values under the design of the sample."""
     if design.plain:
         psi, n = influence.psi, influence.n
+        if influence.errors is None and influence.share is None:
+            # In one go: squares of all samples would be the largest vector of an evaluation.
+            total = float(np.einsum("i,i->", psi, psi, dtype=np.float64)) / n
+            return Spread(total / max(n - 1, 1) + influence.noise, max(n - 1.0, 1.0), n)
         squares = psi * psi
         squares *= 1.0 / n if influence.share is None else influence.share
         total = float(squares.sum())
@@ -271,7 +275,7 @@ def sum_without_noise(value: float, chance: float) -> tuple[float, float]:
 
 # Samples from the safest to the least safe, in steps of equal scores.
 
-CELLS = 1 << 16
+CELLS = 1 << 14
 """More samples than this make steps of neighbours: an influence value hardly changes over a few ranks."""
 
 

@@ -495,7 +495,8 @@ class View:
         ordered = self.base.ordered("msp")
         weights = self.in_order(ordered)
         wrong = ordered.wrong if self.wrong is None else self.wrong
-        return ordered.values.astype(np.float64), wrong, np.ones(len(wrong)) if weights is None else weights
+        sure = ordered.values.astype(np.float64, copy=False)
+        return sure, wrong, np.ones(len(wrong)) if weights is None else weights
 
     def top(self) -> BinaryOutcomes:
         """Confidence and correctness of every sample, copies of a resample included, from the least confident on."""
