@@ -401,6 +401,21 @@ class MetricSamples:
         below = np.searchsorted(rising, edges, side="right" if closed == "right" else "left")
         return np.concatenate(([0], (self.n - below)[::-1], [self.n]))
 
+    def parted_ties(self, at: Indices) -> Iterator[tuple[int, Flags]]:
+        """Runs of equal confidence that a position cuts: where each begins, and its errors, last of the input first.
+
+        That is the order of the sort that keeps the permutation; of the other, errors come last.
+        """
+        ordered = self.ordered("msp")
+        if ordered.order is not None or not ordered.tied.any():
+            return
+        inside = at[(at > 0) & (at < self.n)]
+        cut = inside[ordered.values[inside - 1] == ordered.values[inside]]
+        for group in np.unique(np.searchsorted(ordered.ends, cut)):
+            begin = int(ordered.ends[group - 1]) + 1 if group else 0
+            same = score_values(self.predictions, "msp") == ordered.values[begin]
+            yield begin, self.wrong[same][::-1]
+
 
 class View:
     """Samples with weights; every shared quantity is computed once however many metrics ask for it."""
@@ -547,18 +562,13 @@ class View:
 
     def _split_ties(self, at: NDArray[np.intp], errors: Floats) -> None:
         """Where an edge cuts through equal confidences, the later of the input go to the upper bin."""
-        ordered = self.base.ordered("msp")
-        if ordered.order is not None or self.wrong is not None or not ordered.tied.any():
+        if self.wrong is not None:
             return
         cumulative = self._cumulative[1]
-        for k, position in enumerate(at):
-            if 0 < position < self.base.n and ordered.values[position - 1] == ordered.values[position]:
-                group = int(np.searchsorted(ordered.ends, position))
-                begin = int(ordered.ends[group - 1]) + 1 if group else 0
-                same = score_values(self.predictions, "msp") == ordered.values[position]
-                flags = self.base.wrong[same]
-                upper = int(flags[len(flags) - (position - begin) :].sum())
-                errors[k] = (cumulative[begin - 1] if begin else 0.0) + upper
+        for begin, flags in self.base.parted_ties(at):
+            before = cumulative[begin - 1] if begin else 0.0
+            for k in np.flatnonzero((at > begin) & (at < begin + len(flags))):
+                errors[k] = before + np.count_nonzero(flags[: at[k] - begin])
 
     def _mass_of_resample(self, bins: int) -> BinSums:
         """A sample that counts more than once may be cut by an edge: it is shared out, as equal copies would be."""
