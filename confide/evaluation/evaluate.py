@@ -29,6 +29,7 @@ from confide.metrics.intervals import (
 )
 from confide.metrics.resampling import Null, null_from
 from confide.metrics.view import Design, MetricSamples, View, metric_samples
+from confide.numerics.blocks import in_threads
 from confide.predictions import LABEL_NAME, Predictions, StreamedOutputs, row_word
 from confide.records import Scores
 from confide.registry import Method
@@ -228,6 +229,8 @@ def group_rows(base: MetricSamples, grouping: SampleGroups, tag: ModelStage, how
 # Measurements of one set of samples.
 
 MOST_FOR_SLOW = 5_000
+MANY = 1 << 18
+"""Samples from which on metrics are worth threads of their own."""
 
 
 @dataclass(frozen=True)
@@ -279,14 +282,23 @@ def measurements(
     groups: Sequence[SampleGroups] = (),
 ) -> list[Measurement]:
     """All measurements of one set of samples; `how` their intervals are made, None for the values alone."""
-    view, rows = View(base), []
-    for request in requests:
+    view, many = View(base), base.n >= MANY
+
+    def measured(request: MetricRequest) -> Measurement:
         value, bounds, chance = request(view), None, None
         if how is not None:
             chance = chance_of(request.method, view, request.options, value, seed=seed)
             bounds = interval_of(request.method, view, request.options, value, chance, how=how, seed=seed)
         note = note_of(request.method, request.options, view) if bounds else None
-        rows.append(row_of(request, value, base.n, tag, bounds, chance, note=note))
+        return row_of(request, value, base.n, tag, bounds, chance, note=note)
+
+    if many:
+        # What metrics share is made first: two that asked at once would both make it.
+        scores = {
+            base.key(score): score for score in ("msp", *(request.options.get("score", "msp") for request in requests))
+        }
+        in_threads(view.ranks, scores.values())
+    rows = in_threads(measured, requests, when=many)
     for grouping in groups:
         rows += group_rows(base, grouping, tag, how)
     return rows

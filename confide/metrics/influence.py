@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from confide.metrics.view import Design, Sorted, View
+from confide.metrics.view import Design, Sorted, View, dot
 from confide.numerics.binomial import wilson_interval
 from confide.results import TAILS, Z
 from confide.types import Flags, Floats, Indices
@@ -363,7 +363,7 @@ class Steps:
 
     def influence(self, still: Floats, moved: Floats, one_error: float = 0.0) -> Influence:
         """Influence values of right samples and of errors, about their mean."""
-        mean = float(still @ self.mass + moved @ self.lost)
+        mean = dot(still, self.mass) + dot(moved, self.lost)
         wrong = self.ordered.wrong
         return StepInfluence(
             psi=np.concatenate([still - mean, still + moved - mean]),
@@ -378,7 +378,7 @@ class Steps:
     def typical(self, effects: Floats, n: float) -> float:
         """What one more error would add: as those that are there, or, where there are none, at any place."""
         mass = self.lost if self.lost.any() else self.mass
-        return float(effects @ mass) / float(mass.sum()) / n
+        return dot(effects, mass) / float(mass.sum()) / n
 
 
 @dataclass(frozen=True, eq=False)

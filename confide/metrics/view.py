@@ -97,7 +97,7 @@ class Ranks:
         share = self.new_errors / np.where(self.size > 0, self.size, 1)
         share *= self.before
         np.subtract(self.errors_before, share, out=share)
-        return float((self.wrong + share @ self.rise) / self.n)
+        return (self.wrong + dot(share, self.rise)) / self.n
 
 
 def ranks_of(ordered: Sorted, weights: Floats | None = None, whole: bool = True) -> Ranks:
@@ -107,6 +107,11 @@ def ranks_of(ordered: Sorted, weights: Floats | None = None, whole: bool = True)
         return Ranks((ordered.ends + 1).astype(np.float64), errors, ordered.tied)
     accepted, errors = np.cumsum(weights), np.cumsum(weights * ordered.wrong)
     return Ranks(accepted[ordered.ends], errors[ordered.ends], ordered.tied, whole)
+
+
+def dot(left: Floating, right: Floating) -> float:
+    """Sum of products. Not by BLAS, which would take threads for it beside those that the metrics have."""
+    return float(np.einsum("i,i->", left, right))
 
 
 def segments(same: Flags, wrong: Flags) -> tuple[Indices, Flags]:
@@ -459,15 +464,12 @@ class View:
         if self.weights is None:
             return float(values.mean())
         weights = self.weights if order is None else self.weights[order]
-        return float(np.einsum("i,i->", weights, values) / self.n)
+        return dot(weights, values) / self.n
 
     def mean(self, name: str) -> float:
         """Mean of a fact."""
         values = self.base.vector(name)
-        # Not a BLAS product: its own threads would fight with those of the bootstrap.
-        return float(
-            values.mean(dtype=np.float64) if self.weights is None else np.einsum("i,i->", self.weights, values) / self.n
-        )
+        return float(values.mean(dtype=np.float64)) if self.weights is None else dot(self.weights, values) / self.n
 
     def ranks(self, score: Any) -> Ranks:
         """Accepted and wrong as the threshold on that score falls."""
