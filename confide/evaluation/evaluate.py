@@ -186,7 +186,7 @@ def per_sample(base: MetricSamples, word: str) -> Floats:
     """The values whose mean is that metric."""
     if word == "confidence_gap":
         return np.asarray(base.vector("sureness") - base.vector("correct"))
-    return base.vector({"accuracy": "correct"}.get(word, word)).astype(np.float64)
+    return base.vector({"accuracy": "correct"}.get(word, word))
 
 
 def group_rows(base: MetricSamples, grouping: SampleGroups, tag: ModelStage, how: str | None) -> list[Measurement]:

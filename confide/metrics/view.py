@@ -244,6 +244,9 @@ def _checked_values(score: Any, n: int, name: str) -> Floating:
 
 # The samples with their weights.
 
+SURENESS_KEPT = 1 << 17
+"""Samples whose sureness is kept in float64 beside the confidence; of more it is made again where it is asked for."""
+
 
 @dataclass(frozen=True, eq=False)
 class BinaryOutcomes:
@@ -328,12 +331,15 @@ class MetricSamples:
 
     def vector(self, name: str) -> NDArray[Any]:
         """A fact of every sample."""
-        if name not in self._vectors:
-            facts = self.predictions.facts
-            values = facts.sureness() if name == "sureness" else facts.need(name).cpu().numpy()
-            # Sums are in float64 either way; resamples multiply by float64 weights, which wants equal types.
-            self._vectors[name] = values.astype(np.float64) if self.resampled else values
-        return self._vectors[name]
+        if name in self._vectors:
+            return self._vectors[name]
+        facts = self.predictions.facts
+        values = facts.sureness() if name == "sureness" else facts.need(name).cpu().numpy()
+        # Sums are in float64 either way; resamples multiply by float64 weights, which wants equal types.
+        values = values.astype(np.float64) if self.resampled else values
+        if self.resampled or name != "sureness" or self.n <= SURENESS_KEPT:
+            self._vectors[name] = values
+        return values
 
     def ordered(self, score: Any) -> Sorted:
         """Samples sorted by that score."""
