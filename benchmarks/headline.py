@@ -50,10 +50,10 @@ CORRUPTED_COLUMNS = {"nll": 3, "ece_mass": 1, "aurc": 0}
 """Metrics of the tables, and how many decimals five seeds allow."""
 
 
-def figures(epochs: int = 16, method: str = "cross_entropy") -> list[dict[str, Any]]:
+def figures(epochs: int = 16, method: str = "cross_entropy", plan: str = RESPLITS) -> list[dict[str, Any]]:
     """One for each seed."""
     known = files.read_json(RESULTS / "resplits" / "figures.json")
-    return [row for row in known if (row["plan"], row["epochs"], row["method"]) == (RESPLITS, epochs, method)]
+    return [row for row in known if (row["plan"], row["epochs"], row["method"]) == (plan, epochs, method)]
 
 
 def mean(rows: list[dict[str, Any]], stage: str, word: str, place: str = "clean") -> float:
@@ -96,6 +96,39 @@ def again() -> str:
             lines.append([name, *cells, shifted, price])
     heads = [*map(titles.heading, OPINION_COLUMNS), f"{titles.heading('nll')}, corrupted"]
     return markdown(["", *heads, "trainings; ms an image, H200 / two CPU cores"], lines)
+
+
+SMALL_STUDIES = {
+    "second_opinion.json": "Fashion images, small CNN, 64 features",
+    "second_opinion_text.json": "CLINC150, text CNN, MiniLM",
+}
+"""Files of `benchmarks.quality.second_opinion`, and what they are of."""
+OTHER_SPLITS = (
+    ("official", 16, "CIFAR-10, official split, 16 epochs"),
+    ("official", 50, "CIFAR-10, official split, 50 epochs"),
+    ("tiny32", 16, "Tiny-ImageNet-32 (200 classes, of ImageNet), 16 epochs"),
+)
+
+
+def elsewhere() -> str:
+    """One temperature -> with the opinion `logistic`, on other data."""
+    known: list[tuple[str, list[dict[str, float]], list[dict[str, float]]]] = []
+    for plan, epochs, title in OTHER_SPLITS:
+        if rows := figures(epochs, plan=plan):
+            known.append((title, *([row["clean"][stage] for row in rows] for stage in ("temperature", "logistic"))))
+    for name, title in SMALL_STUDIES.items():
+        if (path := RESULTS / name).exists():
+            study = [{**row, "ece_mass": row["ece"]} for row in files.read_json(path)]
+            stages = ("temperature alone", "logistic")
+            known.append((title, *([row for row in study if row["opinion"] == stage] for stage in stages)))
+    lines = []
+    for title, *pair in known:
+        cells = []
+        for word, digits in OPINION_COLUMNS.items():
+            values = [float(np.mean([row[word] for row in rows])) for rows in pair]
+            cells.append(" → ".join(number_text(word, value, digits) for value in values))
+        lines.append([f"{title} ({len(pair[0])} seeds)", *cells])
+    return markdown(["", *map(titles.heading, OPINION_COLUMNS)], lines)
 
 
 def calibrators() -> str:
@@ -181,6 +214,7 @@ def shown(row: Mapping[str, tuple[float, float]], quantity: str) -> str:
 TABLES: dict[str, Callable[[], str]] = {
     "opinion": opinion,
     "again": again,
+    "elsewhere": elsewhere,
     "calibrators": calibrators,
     "corrupted": corrupted,
     "travelling": travelling,
