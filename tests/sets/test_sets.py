@@ -1,5 +1,6 @@
 """Prediction sets against the authors' formulas written out, the exact quantile, and the promise in simulation."""
 
+import json
 import math
 from fractions import Fraction
 
@@ -343,3 +344,32 @@ def test_an_order_of_classes_has_the_lower_of_equals_first(dtype):
     places = np.argsort(-probs[1:], axis=1, kind="stable")
     np.testing.assert_array_equal(order.classes, places)
     np.testing.assert_array_equal(order.probs, np.take_along_axis(probs[1:], places, axis=1))
+
+
+@pytest.mark.parametrize(
+    ("changes", "fits"),
+    [
+        ({}, True),
+        ({"class_groups": [0, 1, 2, 2]}, True),
+        ({"class_groups": [0, 1, 2]}, False),
+        ({"class_groups": [0, 1, 2, 3]}, False),
+        ({"class_groups": [0, 1, 2, -1]}, False),
+        ({"by": None, "class_groups": None}, False),
+        ({"groups": []}, False),
+        ({"num_classes": 1, "class_groups": [0]}, False),
+    ],
+    ids=str,
+)
+def test_a_file_whose_groups_do_not_fit_its_classes_is_refused(changes, fits, tmp_path):
+    labels = torch.arange(90) % 4
+    val = Predictions(torch.randn(90, 4, generator=torch.Generator().manual_seed(0)), labels, split="val")
+    sets.fit("lac", val, 0.8, by="class").save(tmp_path / "sets.json")
+    record = json.loads((tmp_path / "sets.json").read_text())
+    where = record if "groups" in record else next(v for v in record.values() if isinstance(v, dict) and "groups" in v)
+    where |= {"groups": where["groups"][:3], "class_groups": [0, 1, 2, 0]} | changes
+    (tmp_path / "sets.json").write_text(json.dumps(record))
+    if fits:
+        assert sets.load(tmp_path / "sets.json")(val).any(dim=1).all()
+    else:
+        with pytest.raises(InputError):
+            sets.load(tmp_path / "sets.json")
