@@ -11,7 +11,7 @@ import torch
 import confide
 from confide import Predictions, sets
 from confide.checks import InputError, OptionError
-from confide.sets.base import _whole, sample_draws
+from confide.sets.base import _whole, fewest_samples, quantile_rank, sample_draws
 
 OPTIONS = {"raps": {"penalty": 0.05, "k_reg": 2}, "saps": {"weight": 0.1}}
 
@@ -373,3 +373,10 @@ def test_a_file_whose_groups_do_not_fit_its_classes_is_refused(changes, fits, tm
     else:
         with pytest.raises(InputError):
             sets.load(tmp_path / "sets.json")
+
+
+def test_a_promise_next_to_one_is_answered_at_once():
+    assert "at least 999,999,999" in sets.fit("lac", drawn(20, 3, 0), 1 - 1e-9).notes[0]
+    for coverage in (1e-9, 0.1, 0.5, 0.55, 0.9, 0.95, 2 / 3, 0.999):
+        found = next(n for n in range(1, 2000) if quantile_rank(n, coverage) <= n)
+        assert fewest_samples(coverage) == found
