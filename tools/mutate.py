@@ -17,6 +17,7 @@ import ast
 import atexit
 import builtins
 import copy
+import ctypes
 import gc
 import json
 import os
@@ -507,6 +508,8 @@ class Runs:
             status = 9
             try:
                 os.setsid()
+                if sys.platform == "linux":
+                    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # it ends with whoever waits for it
                 said = os.open(output, os.O_WRONLY | os.O_CREAT)
                 os.dup2(said, 1)
                 os.dup2(said, 2)

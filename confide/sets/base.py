@@ -99,6 +99,12 @@ def quantile_rank(n: int, coverage: float) -> int:
     return math.ceil((n + 1) * Fraction(str(float(coverage))))
 
 
+def fewest_samples(coverage: float) -> int:
+    """The smallest n whose rank is at most n: ceil((n + 1) coverage) <= n, so n >= coverage / (1 - coverage)."""
+    share = Fraction(str(float(coverage)))
+    return max(1, math.ceil(share / (1 - share)))
+
+
 def threshold_of(scores: Floats, coverage: float) -> float | None:
     """The k-th smallest score; None, for all classes, where k is above n."""
     k = quantile_rank(len(scores), coverage)

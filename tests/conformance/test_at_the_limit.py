@@ -13,6 +13,9 @@ from confide import monitor
 from confide.calibrators.groups import MOST_VALUES, grouping
 from confide.checks import InputError, check_kind, check_number, check_range, check_seed
 from confide.decisions.rules import _cost_doubts
+from confide.difficulty.combined import _directions
+from confide.difficulty.label_errors import _right, _TailFits
+from confide.difficulty.training_logs import as_log
 from confide.evaluation.ood import _histogram
 from confide.evaluation.shift import Subject, shift_words
 from confide.metrics.calibration import LARGEST_GRID, POINTS_PER_WIDTH, SMALLEST_GRID, grid_for
@@ -22,6 +25,7 @@ from confide.predictions import Predictions
 from confide.random import noisy_labels
 from confide.report.draw import tick_text
 from confide.results import OperatingPoint
+from confide.trust.combined import shared_samples
 
 SIXTY = Predictions(3 * torch.eye(3)[torch.arange(60) % 3] + torch.linspace(0, 1, 60)[:, None], torch.arange(60) % 3)
 
@@ -240,3 +244,64 @@ def test_a_grid_is_as_fine_as_its_width_asks_for():
     assert grid_for(at) == SMALLEST_GRID
     assert grid_for(at * (1 - 1e-12)) == 4 * SMALLEST_GRID
     assert grid_for(0.0) == LARGEST_GRID
+
+
+def test_a_log_of_predictions_keeps_their_ids_or_takes_those_given():
+    named = Predictions(torch.eye(3), torch.arange(3), ids=["a", "b", "c"])
+    assert as_log(named).ids.tolist() == ["a", "b", "c"]
+    assert as_log(named, ids=["x", "y", "z"]).ids.tolist() == ["x", "y", "z"]
+    assert as_log(named, labels=[2, 1, 0]).labels.tolist() == [2, 1, 0]
+    assert as_log(named).labels.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("ids", [np.array(["a", "b", "c", "d"]), np.arange(4) + 7])
+def test_a_log_on_disk_keeps_the_kind_of_its_ids(ids, tmp_path):
+    recorder = confide.difficulty.Recorder(ids, np.arange(4) % 2, folder=tmp_path / "log")
+    for epoch in range(2):
+        recorder.record(epoch, ids, torch.eye(2)[torch.arange(4) % 2])
+        recorder.finish_epoch()
+    opened = as_log(tmp_path / "log")
+    assert opened.ids.tolist() == ids.tolist()
+    assert opened.ids.dtype.kind == ids.dtype.kind
+
+
+def test_a_class_of_one_sample_counts_among_the_directions():
+    labels = np.append(np.arange(40) % 3, 3)
+    rows = 4 * np.eye(4, 6)[labels] + np.random.default_rng(0).normal(size=(41, 6))
+    fitted = confide.difficulty.fit("rmd", rows, labels)
+    assert len(_directions(fitted.model)) == 3
+
+
+def test_the_tail_of_right_labels_is_the_likeliest():
+    draw = np.random.default_rng(0)
+    pairs = np.round(4000 * np.exp(-np.arange(40) / 9)).astype(np.int64)
+    labels = draw.binomial(pairs, 0.01 + 0.3 * np.exp(-0.3 * np.arange(40) / 3))
+    for floor in (0.0, 0.005, 0.02):
+        tails = _TailFits(pairs, labels)
+        value, found = tails.fit(floor, 1.0)
+        for step in ((1e-3, 0), (-1e-3, 0), (0, 1e-3), (0, -1e-3)):
+            rate = floor + (1 - floor) * _right(found + step, tails.margin, tails.margin)
+            other = -(tails.labels * np.log(rate) + tails.others * np.log1p(-rate)).sum()
+            assert other > value - 1e-6
+
+
+def test_rows_of_another_width_are_not_the_same_samples():
+    ids, rows = np.arange(4), np.arange(12.0).reshape(4, 3)
+    assert shared_samples(ids, rows, ids, rows) == 4
+    assert shared_samples(ids, rows, ids, rows[:, :2]) == 0
+    assert shared_samples(ids, rows, ids.astype(str), rows) == 4
+    assert shared_samples(ids, rows, ids + 4, rows) == 0
+    half = np.where(np.arange(4)[:, None] < 2, rows, -rows - 9)
+    assert shared_samples(ids, rows, ids, half) == 0  # half of them is not most of them
+    half[2] = rows[2]
+    assert shared_samples(ids, rows, ids, half) == 4
+
+
+@pytest.mark.parametrize("wrong", [-1, 3])
+def test_a_label_that_no_class_has_is_named(wrong):
+    rows, labels = np.random.default_rng(1).normal(size=(60, 2)), np.arange(60) % 3
+    own = np.random.default_rng(0).normal(size=(60, 2))
+    noisy = Predictions(torch.randn(60, 3, generator=torch.Generator().manual_seed(0)), labels, split="val")
+    reference = confide.Features(rows, np.append(labels[:-1], wrong), np.arange(60), "drawn", "train")
+    with pytest.raises(InputError, match=f"has label {wrong}, but there are 3 classes"):
+        confide.trust.fit("combined", noisy, own, reference=reference)
