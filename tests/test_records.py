@@ -83,3 +83,10 @@ def test_joined_scores_keep_the_columns_that_all_parts_have():
     second = Scores(np.array([3]), np.array([0.3]), "rmd", columns={"verdict": np.array(["c"]), "other": np.array([1])})
     assert Scores.joined([first, second]).columns["verdict"].tolist() == ["a", "b", "c"]
     assert list(Scores.joined([first, second]).columns) == ["verdict"]
+
+
+def test_word_labels_of_features_are_one_line_before_any_difficulty_meets_them():
+    for labels in (np.array(["a", "b"]), np.array([0.5, 1.0])):
+        with pytest.raises(InputError, match="labels of features must be class indices"):
+            Features(np.zeros((2, 3)), labels, np.arange(2), "pixels")
+    assert len(Features(np.zeros((2, 3)), np.array([0.0, 1.0]), np.arange(2), "pixels")) == 2
