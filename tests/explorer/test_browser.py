@@ -13,7 +13,7 @@ from tests.explorer.conftest import count, open_first, wait_for_count, wait_for_
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("width", [375, 768, 1440])
+@pytest.mark.parametrize("width", [375, 768, 900, 1024, 1440])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_renders_and_never_scrolls_sideways(look, client, width, scheme):
     page = look(client, width=width, color_scheme=scheme)
