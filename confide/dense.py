@@ -174,7 +174,7 @@ def pixels(
     parts, names = [], []
     for number, (image, truth) in enumerate(_pairs(outputs, labels)):
         parts.append(image_rows(image, truth, number, ignore_index, boundary is not None, most, seed))
-        names.append(str(ids[number]) if ids is not None else number)
+        names.append(_image_name(ids, number))
     if not any(len(part.places) for part in parts):
         raise InputError("predictions of pixels need at least one that is not ignored, got none; check ignore_index")
     counts = [len(part.places) for part in parts]
@@ -283,6 +283,15 @@ def _pairs(outputs: Any, labels: Any) -> Iterator[tuple[Any, Any]]:
         yield image, truth
 
 
+def _image_name(ids: Any, number: int) -> str | int:
+    """What an image is called: its id, or its number."""
+    if ids is None:
+        return number
+    if number >= len(ids):
+        raise InputError(f"ids must be one for each image, got {len(ids)} and more images; give the others")
+    return str(ids[number])
+
+
 def _check_entries(part: Any, what: str) -> None:
     if not hasattr(part, "__iter__") or not getattr(part, "ndim", 1):
         raise InputError(f"{what} must be lists, one entry an image, got {printable(repr(part))[:60]}")
@@ -290,7 +299,8 @@ def _check_entries(part: Any, what: str) -> None:
 
 def are_pixels(predictions: Predictions) -> bool:
     """Whether these are pixels, each with its place in an image of known size."""
-    return predictions.unit == IMAGE and {PLACE, HEIGHT, WIDTH} <= set(predictions.columns)
+    known = [predictions.columns.get(name) for name in (PLACE, HEIGHT, WIDTH)]
+    return predictions.unit == IMAGE and all(v is not None and v.dtype.kind in "iu" for v in known)
 
 
 def maps(predictions: Predictions, image: Any, shape: tuple[int, int] | None = None) -> tuple[Floats, Floats]:
@@ -396,7 +406,7 @@ def boxes(
         if any((v != np.floor(v)).any() for v in (kinds, real_kinds)):
             raise InputError(f"classes of image {number} must be whole numbers, got others; check that image")
         right, overlap = matched(near, sure, kinds, real, real_kinds, iou)
-        name = str(ids[number]) if ids is not None else number
+        name = _image_name(ids, number)
         values = (sure, right, kinds.astype(np.int64), areas(near), overlap, np.array([name] * len(near)))
         for key, value in zip(parts, values, strict=True):
             parts[key].append(value)

@@ -8,7 +8,7 @@ import sys
 import threading
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -20,10 +20,10 @@ from confide.scale import Job, map_items, run_jobs, train_workers
 class Thread:
     """A process that is a thread; `dies` ends it before its answer."""
 
-    started: list[str] = []
+    started: ClassVar[list[str]] = []
     alive = 0
     most = 0
-    environment: list[str | None] = []
+    environment: ClassVar[list[str | None]] = []
 
     def __init__(self, target: Any, args: Any, daemon: bool) -> None:
         assert not daemon
@@ -258,13 +258,13 @@ def test_tasks_of_ray_answer_in_order_and_are_told_of(ray: FakeRay, gpus: int) -
 
 
 def test_a_task_of_ray_that_fails_is_one_line(ray: FakeRay) -> None:
-    with pytest.raises(InputError, match="^job 'bad': x must be positive$"):
+    with pytest.raises(InputError, match=r"^job 'bad': x must be positive$"):
         run_jobs([Job("bad", refuse, 1)], engine="ray")
 
     def silent(x: int) -> None:
         raise KeyError
 
-    with pytest.raises(InputError, match="^job 'silent': KeyError$"):
+    with pytest.raises(InputError, match=r"^job 'silent': KeyError$"):
         run_jobs([Job("silent", silent, 1)], engine="ray")
 
 
