@@ -427,10 +427,10 @@ class MetricSamples:
             return
         inside = at[(at > 0) & (at < self.n)]
         cut = inside[ordered.values[inside - 1] == ordered.values[inside]]
+        scores = score_values(self.predictions, "msp") if len(cut) else ordered.values
         for group in np.unique(np.searchsorted(ordered.ends, cut)):
             begin = int(ordered.ends[group - 1]) + 1 if group else 0
-            same = score_values(self.predictions, "msp") == ordered.values[begin]
-            yield begin, self.wrong[same][::-1]
+            yield begin, self.wrong[scores == ordered.values[begin]][::-1]
 
 
 class View:
