@@ -198,15 +198,15 @@ SEED_BAND = ("_seed_low", "_seed_high")
 BOX = ("low", "lower_quartile", "median", "upper_quartile", "high")
 """The columns of a box, from its lower whisker to its upper one."""
 BOXES = " ".join(BOX)
+BANDS = "band_low band_high chance chance_high p_value"
+"""What a calibrated model would show: in each bin, and of the calibration error over all, the same in every row."""
 CURVES = {
     "reliability_width": CurveKind(
         "confidence and accuracy in bins of equal width, a curve per number of bins; an empty bin counts 0",
         "low high confidence accuracy count",
-        "band_low band_high",
+        BANDS,
     ),
-    "reliability_mass": CurveKind(
-        "the same in bins of equal mass", "low high confidence accuracy count", "band_low band_high"
-    ),
+    "reliability_mass": CurveKind("the same in bins of equal mass", "low high confidence accuracy count", BANDS),
     "reliability_smooth": CurveKind(
         "accuracy against confidence without bins, smoothed over `width`; `count` samples lie within its reach",
         "confidence accuracy count width",
