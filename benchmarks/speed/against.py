@@ -203,7 +203,9 @@ def main() -> None:
     with tree_of(options.commit) as other:
         for name, turn in turns((HERE, other), cases, options.starts, options.rounds):
             times[name].append(turn)
-    print(f"| case | here, ms | {options.commit}, ms | ratio: median (quartiles) | of the least |\n|---|---|---|---|---|")
+    print(
+        f"| case | here, ms | {options.commit}, ms | ratio: median (quartiles) | of the least |\n|---|---|---|---|---|"
+    )
     above = []
     for name, rounds in times.items():
         line, ratio = row(name, rounds)

@@ -327,8 +327,8 @@ class _TailFits:
         weights = (self.others + self.labels) * ((1 - floor) * right) ** 2 / (rate * (1 - rate))
         bounds = np.diag([12 / (high - low) ** 2 for low, high in TAIL_BOUNDS])
         covariance = np.linalg.inv((slopes * weights) @ slopes.T + bounds)
-        wanted = self._slopes(parameters, margin, power)
-        log_sd = np.sqrt(np.einsum("in,ij,jn->n", wanted, covariance, wanted))
+        slopes_at = self._slopes(parameters, margin, power)
+        log_sd = np.sqrt(np.einsum("in,ij,jn->n", slopes_at, covariance, slopes_at))
         return _right(parameters, margin, margin**power), log_sd
 
     @staticmethod

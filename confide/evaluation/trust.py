@@ -281,5 +281,5 @@ def rank_agreement(values: Mapping[str, TrustValues]) -> tuple[Agreement, ...]:
         >>> pair.a, pair.b, round(pair.kendall, 3)
         ('mcp', 'oracle', 0.333)
     """
-    places = np.arange(max((len(one.values) for one in values.values()), default=0))
-    return agreement([Scores(places, one.ranking, word) for word, one in values.items()])
+    places = np.arange(max((len(each.values) for each in values.values()), default=0))
+    return agreement([Scores(places, each.ranking, word) for word, each in values.items()])
