@@ -32,6 +32,7 @@ from confide.evaluation.slices import Slice as Slice, SliceReport as SliceReport
 from confide.evaluation.trust import (
     TrustValues as TrustValues,
     compare_trust as compare_trust,
+    rank_agreement as rank_agreement,
     rates_at_same_tpr as rates_at_same_tpr,
 )
 from confide.results import OperatingPoint as OperatingPoint, join as join

@@ -231,14 +231,14 @@ Row = TypeVar("Row", Measurement, Curve)
 
 def _together(runs: Sequence[Sequence[Row]], fields: Sequence[str]) -> list[list[Row]]:
     """Rows that differ in nothing but their run, where every run has one; those of the same names by their order."""
-    found: dict[tuple[object, ...], list[Row]] = {}
+    groups: dict[tuple[object, ...], list[Row]] = {}
     for rows in runs:
         places: Counter[tuple[object, ...]] = Counter()
         for row in rows:
-            whose = tuple(getattr(row, name) for name in fields)
-            found.setdefault((*whose, places[whose]), []).append(row)
+            whose: tuple[object, ...] = tuple(getattr(row, name) for name in fields)
+            groups.setdefault((*whose, places[whose]), []).append(row)
             places[whose] += 1
-    return [rows for rows in found.values() if len(rows) == len(runs)]
+    return [rows for rows in groups.values() if len(rows) == len(runs)]
 
 
 def _mean_measurement(runs: Sequence[Measurement], info: MetricInfo) -> Measurement:
@@ -254,8 +254,8 @@ def _mean_measurement(runs: Sequence[Measurement], info: MetricInfo) -> Measurem
         high = min(high, 1.0)
 
     def mean_of(name: str) -> float | None:
-        given = [getattr(run, name) for run in runs]
-        return None if None in given else float(np.mean(given))
+        levels = [getattr(run, name) for run in runs]
+        return None if None in levels else float(np.mean(levels))
 
     tests = [run.p_value for run in runs]
     return replace(

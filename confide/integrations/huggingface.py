@@ -111,6 +111,10 @@ def compute_metrics(words: Sequence[str] = WORDS) -> Callable[[Any], dict[str, f
         >>> compute_metrics(["accuracy", "auroc"])(evaluated)
         {'accuracy': 0.5, 'auroc': 1.0}
     """
+    if hasattr(words, "predictions"):
+        raise InputError(
+            "compute_metrics makes the function that a Trainer calls; give compute_metrics=compute_metrics()"
+        )
     for word in words:
         parse_metric(word.partition(":")[0])
 

@@ -139,9 +139,9 @@ def _conclude_seeds(
 ) -> tuple[list[Evaluation], Sequence[Comparison], About]:
     """One evaluation for each model and stage over its seeds, tests between them, and what a report tells of both."""
     runs: dict[tuple[str, str], list[EvaluatedStage]] = {}
-    for stage in stages:
-        runs.setdefault((stage.seed_of or stage.model, stage.stage), []).append(stage)
-    rows = []
+    for run in stages:
+        runs.setdefault((run.seed_of or run.model, run.stage), []).append(run)
+    rows: list[Comparison] = []
     for (model, stage), (other, other_stage) in combinations(runs, 2):
         if stage == other_stage or (model == other and stage == RAW):
             sides = [[run.predictions for run in runs[key]] for key in ((model, stage), (other, other_stage))]
@@ -153,7 +153,7 @@ def _conclude_seeds(
         f"Values are means over {' or '.join(map(str, sorted(set(seeds.values()))))} seeds with their standard "
         "deviation; small figures are 95\u202f% intervals that know both seeds and samples."
     )
-    logs = {stage.model: [curve for curve in curves if curve.model == stage.model] for stage in stages}
+    logs = {run.model: [curve for curve in curves if curve.model == run.model] for run in stages}
     evaluations = []
     for (model, stage), members in runs.items():
         parts = [run.evaluation for run in members]

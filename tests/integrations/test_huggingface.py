@@ -176,3 +176,9 @@ def test_two_processes_compute_the_numbers_of_one(tmp_path) -> None:
     for each in found:
         assert each["ece"] == pytest.approx(wanted["ece"], rel=1e-5)
         assert each["nll"] == pytest.approx(wanted["nll"], rel=1e-5)
+
+
+def test_compute_metrics_given_without_brackets_says_how():
+    evaluated = SimpleNamespace(predictions=[[2.0, 0.0]], label_ids=[0])
+    with pytest.raises(InputError, match=r"give compute_metrics=compute_metrics\(\)"):
+        compute_metrics(evaluated)

@@ -30,9 +30,7 @@ INHERENT = {
     "check_sample_weight_equivalence_on_dense_data": WEIGHTS,
     "check_sample_weight_equivalence_on_sparse_data": WEIGHTS,
 }
-COLUMNS = (
-    "the columns are outputs of a classifier, one a class, and these checks give more or fewer columns than classes"
-)
+COLUMNS = "the columns are outputs of a classifier, one a class; these checks give more or fewer columns than classes"
 OUTPUTS = dict.fromkeys(
     (
         "check_estimators_overwrite_params",

@@ -309,7 +309,7 @@ def _draw(view: EvaluationView, curves: list[Curve], top: list[float], start: St
         )
     for curve in curves:
         if sides := [[(x(c), y.clip(100 * r)) for c, r in side] for side in _seed_band(curve)]:
-            canvas.area(*sides, f"f{view.colour(curve.model)} bx")
+            canvas.area(sides[0], sides[1], f"f{view.colour(curve.model)} bx")
     all_wrong = 100 * focus["risk"][-1]
     canvas.line(34, y(all_wrong), width - 10, y(all_wrong), "ref")
     for curve in reversed(curves):

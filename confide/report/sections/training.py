@@ -112,8 +112,8 @@ def _lines(view: EvaluationView, lines: list[LoggedLine], marks: list[float], di
     x, y = Scale(min(epochs), max(epochs), 34, width - 8), Scale(marks[0], marks[-1], 172, 12)
     canvas.grid_y(y, marks, 34, width - 8)
     for line in lines:
-        ends = ([(x(e), y(v)) for e, v in part] for part in (line.highest, line.lowest))
-        canvas.area(*ends, f"f{view.colour(line.model)} bx")
+        upper, lower = ([(x(e), y(v)) for e, v in part] for part in (line.highest, line.lowest))
+        canvas.area(upper, lower, f"f{view.colour(line.model)} bx")
     for line in lines:
         model, points = line.model, line.points
         canvas.polyline([(x(e), y(v)) for e, v in points], f"k{view.colour(model)}", 1.8)
