@@ -157,7 +157,7 @@ def _silent_parts(node: ast.AST, path: str) -> list[ast.AST]:
     if isinstance(node, ast.IfExp) and "cuda" in ast.unparse(node.test):
         return [node]
     if isinstance(node, ast.Call) and _name(node.func) in SPOKEN | {"rows_in"}:
-        return list(node.args)
+        return [*node.args, *node.keywords]
     if isinstance(node, (ast.BinOp, ast.Compare)) and any(_name(n) in CLOCKS for n in ast.walk(node)):
         return [node]
     if isinstance(node, ast.Assign) and any(_name(n) in SIZES for n in ast.walk(node.value)):
