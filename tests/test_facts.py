@@ -64,6 +64,30 @@ def test_a_device_without_a_kernel_gives_the_facts_and_sums_of_the_host(
         np.testing.assert_allclose(values, getattr(here.table(), name), atol=1e-5, err_msg=name)
 
 
+def test_two_threads_give_the_facts_and_sums_of_one():
+    generator = torch.Generator().manual_seed(0)
+    logits, labels = 3 * torch.randn(600_000, 8, generator=generator), torch.randint(0, 8, (600_000,))
+    before, found = torch.get_num_threads(), []
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        counter = ClassCounter(8, 15, "right")
+        found.append((facts_of(logits, labels, counter=counter), counter.table()))
+    torch.set_num_threads(before)
+    (alone, table), (together, other) = found
+    for name, values in vars(alone).items():
+        assert torch.equal(values, getattr(together, name)), name
+    for name, values in vars(table).items():
+        np.testing.assert_allclose(values, getattr(other, name), rtol=1e-12, err_msg=name)
+
+
+def test_sums_of_a_class_over_many_rows_keep_their_digits():
+    logits = 2 * torch.randn(400_000, 3, generator=torch.Generator().manual_seed(0))
+    counter = ClassCounter(3, 1, "right")
+    facts_of(logits, torch.zeros(400_000, dtype=torch.int64), counter=counter)
+    expected = torch.softmax(logits.double(), dim=1).sum(dim=0)
+    torch.testing.assert_close(torch.from_numpy(counter.columns), expected, rtol=1e-6, atol=0)
+
+
 def test_a_device_sorts_the_keys_of_scores_as_the_host_does():
     for kind in (np.uint32, np.uint64):
         keys = np.random.default_rng(0).integers(0, np.iinfo(kind).max, 1000, dtype=kind)

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 import confide
 from confide import Predictions, sets
 from confide.checks import InputError, OptionError
-from confide.sets.base import _whole, fewest_samples, quantile_rank, sample_draws
+from confide.sets.base import SetGroup, _whole, fewest_samples, quantile_rank, sample_draws
 
 OPTIONS = {"raps": {"penalty": 0.05, "k_reg": 2}, "saps": {"weight": 0.1}}
 
@@ -79,6 +80,17 @@ def test_sets_are_those_of_the_formulas(word, ties):
             expected = naive_sets(val, test, *scores, 0.8, by)
             fitted = sets.fit(word, val, 0.8, by=by, **options, **own)
             assert np.array_equal(fitted(test).numpy(), expected), (by, randomized)
+
+
+@pytest.mark.parametrize("size", [1, 5, 12, 30, 64])
+def test_the_k_likeliest_are_those_of_a_sorted_row_however_many_they_are(size):
+    """Few are looked for above shares of the average probability first, many in the whole row."""
+    test = Predictions(torch.cat([drawn(40, 64, 7, sharp=s).logits for s in (0.1, 0.6, 1.5, 9.0)]))
+    fitted = replace(sets.fit("top_k", drawn(20, 64, 8)), groups=(SetGroup("all", 20, float(size)),))
+    order = np.argsort(-test.probabilities().numpy(), axis=1, kind="stable")
+    expected = np.zeros((160, 64), dtype=bool)
+    np.put_along_axis(expected, order[:, :size], True, axis=1)
+    assert np.array_equal(fitted(test).numpy(), expected)
 
 
 def test_one_sample_by_hand():
