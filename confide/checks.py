@@ -274,7 +274,7 @@ def check_number(
     """A number from low to high as a plain Python one: whole where the default is, None only where the default is."""
     if value is None and default is None:
         return None
-    if not isinstance(value, (int, float)) and isinstance(value, (np.integer, np.floating)):
+    if isinstance(value, (np.integer, np.floating)):
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise InputError(f"{name} must be a number, got {value!r}")

@@ -7,6 +7,9 @@ switch on runs the tests that reach its block, those of its own family first, up
 fails, or they take five times as long. Survivors are listed in benchmarks/results/mutation.md, to be read: each is a
 missing test, or a change that changes nothing (then it goes to tools/equivalent_mutants.json, with the reason).
 
+In pieces: `--outcomes FILE` adds every outcome to a file and does not try again what stands there, `--packages` takes
+some packages, `--map FILE` keeps what the tests reach; `--page FILE ...` writes the page from such files.
+
 Not tried is what changes speed, looks or words alone: `_silent_parts` holds the rules.
 """
 
@@ -154,7 +157,7 @@ def _silent_parts(node: ast.AST, path: str) -> list[ast.AST]:
     if isinstance(node, ast.IfExp) and "cuda" in ast.unparse(node.test):
         return [node]
     if isinstance(node, ast.Call) and _name(node.func) in SPOKEN | {"rows_in"}:
-        return list(node.args)
+        return [*node.args, *node.keywords]
     if isinstance(node, (ast.BinOp, ast.Compare)) and any(_name(n) in CLOCKS for n in ast.walk(node)):
         return [node]
     if isinstance(node, ast.Assign) and any(_name(n) in SIZES for n in ast.walk(node.value)):

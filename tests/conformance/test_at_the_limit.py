@@ -11,7 +11,7 @@ import torch
 import confide
 from confide import monitor
 from confide.calibrators.groups import MOST_VALUES, grouping
-from confide.checks import InputError, check_kind, check_number, check_range, check_seed
+from confide.checks import InputError, as_tensor, check_kind, check_number, check_range, check_seed
 from confide.decisions.rules import _cost_doubts
 from confide.difficulty.combined import _directions
 from confide.difficulty.label_errors import _right, _TailFits
@@ -305,3 +305,34 @@ def test_a_label_that_no_class_has_is_named(wrong):
     reference = confide.Features(rows, np.append(labels[:-1], wrong), np.arange(60), "drawn", "train")
     with pytest.raises(InputError, match=f"has label {wrong}, but there are 3 classes"):
         confide.trust.fit("combined", noisy, own, reference=reference)
+
+
+def test_whole_numbers_without_a_sign_fit_up_to_the_largest_with_one():
+    largest = np.iinfo(np.int64).max
+    assert as_tensor(np.array([largest], dtype=np.uint64), "x").tolist() == [largest]
+    assert refused(lambda: as_tensor(np.array([largest + 1], dtype=np.uint64), "x"))
+    assert as_tensor(np.array([], dtype=np.uint64), "x").tolist() == []
+
+
+def test_a_number_is_no_truth_value_and_no_word():
+    assert all(refused(lambda v=v: check_number(v, "x", 1.0, 0, 5)) for v in (True, "3", None, [1]))
+    assert check_number(None, "x", None, 0, 5) is None
+    for value in (np.float32(2.5), np.int64(2), np.float64(2.5)):
+        assert type(check_number(value, "x", 1.0, 0, 5)) in (int, float)
+
+
+@pytest.mark.parametrize("abstain", [None, 0.3, (0.1, 0.2)])
+def test_a_rule_with_and_without_abstaining_is_read_as_it_was_written(abstain, tmp_path):
+    rule = confide.decisions.DecisionRule.of(np.array([[0.0, 1.0], [4.0, 0.0]]), 2, abstain=abstain)
+    rule.save(tmp_path / "rule.json")
+    again = confide.decisions.load(tmp_path / "rule.json")
+    assert (again.abstain is None) is (abstain is None)
+    if abstain is not None:
+        np.testing.assert_array_equal(again.abstain, np.broadcast_to(abstain, 2))
+
+
+def test_stages_of_an_evaluation_have_titles_and_raw_has_none():
+    after = confide.calibrators.fit("temperature", SIXTY.replace(split="val"))(SIXTY)
+    plain, moved = confide.evaluate(SIXTY, ["ece"]), confide.evaluate(after, ["ece"], stage="temperature")
+    assert dict(plain.stage_titles) == {}
+    assert list(moved.stage_titles) == ["temperature"]

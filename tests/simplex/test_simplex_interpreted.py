@@ -26,7 +26,9 @@ def test_the_gpu_kernels_give_what_the_host_gives(script: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize(("n", "classes", "stride"), [(3, 300, 300), (3, 301, 301), (2, 2501, 2501), (4, 2504, 2560)])
+@pytest.mark.parametrize(
+    ("n", "classes", "stride"), [(3, 300, 300), (3, 301, 301), (2, 2501, 2501), (8, 2501, 2501), (4, 2504, 2560)]
+)
 def test_rows_are_read_in_chunks_that_begin_where_memory_allows(kind, n, classes, stride):
     """What an access of 16 bytes reads begins at a multiple of them and does not leave the tensor."""
     launch = pytest.importorskip("confide.simplex.launch", reason="Triton compiles the kernels")
