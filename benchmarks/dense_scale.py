@@ -2,7 +2,7 @@
 
 The images are made so that the truth is known: labels are drawn from softmax(z) in blocks of 64 x 64 pixels, and the
 model says 1.5 z, so that the right temperature is 1.5. What was counted is kept in --state after every few images, and
-the same command goes on from there.
+the same command goes on from there, also after --minutes.
 
 python -m benchmarks.dense_scale --images 500 --state dense-state --out benchmarks/results/dense.md
 """
@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import platform
 import resource
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -43,15 +45,22 @@ class Images:
         rng = np.random.default_rng((self.seed, 1 + number))
         coarse = rng.standard_normal((CLASSES, HEIGHT // BLOCK, WIDTH // BLOCK), dtype=np.float32)
         coarse *= np.float32(2.5 * rng.gamma(8, 1 / 8))  # some images are easier than others
-        logits = coarse.repeat(BLOCK, axis=1).repeat(BLOCK, axis=2)
-        logits += np.roll(self.texture, int(rng.integers(WIDTH)), axis=2)
-        weights = np.exp(logits)
-        shared = rng.random((HEIGHT // BLOCK, WIDTH // BLOCK), dtype=np.float32)
-        below = shared.repeat(BLOCK, axis=0).repeat(BLOCK, axis=1) * weights.sum(axis=0)
-        labels, total = np.zeros((HEIGHT, WIDTH), dtype=np.uint8), np.zeros((HEIGHT, WIDTH), dtype=np.float32)
-        for k in range(CLASSES - 1):
-            total += weights[k]
-            labels += total < below
+        roll = int(rng.integers(WIDTH))
+        shared = rng.random((HEIGHT // BLOCK, WIDTH // BLOCK), dtype=np.float32).repeat(BLOCK, axis=1)
+        wide = coarse.repeat(BLOCK, axis=2)
+        logits, labels = np.empty_like(self.texture), np.zeros((HEIGHT, WIDTH), dtype=np.uint8)
+        for block in range(HEIGHT // BLOCK):  # strips that stay in the cache
+            rows = slice(BLOCK * block, BLOCK * (block + 1))
+            strip, own = logits[:, rows], labels[rows]
+            strip[:, :, roll:] = self.texture[:, rows, : WIDTH - roll]
+            strip[:, :, :roll] = self.texture[:, rows, WIDTH - roll :]
+            strip += wide[:, block, None]
+            weights = np.exp(strip)
+            below = shared[block] * weights.sum(axis=0)
+            total = np.zeros_like(below)
+            for k in range(CLASSES - 1):
+                total += weights[k]
+                own += total < below
         labels[:8] = labels[-8:] = 255
         logits *= np.float32(SURE)
         return logits, labels
@@ -68,25 +77,40 @@ def memory() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def count(images: Images, number: int, state: Path) -> tuple[Sketch, dict[str, float]]:
-    """The sketch of so many images, continued from what is kept."""
+@dataclass
+class Spent:
+    """What counting took so far; `memory` is the largest, in MB, after so many images of one process."""
+
+    images: int = 0
+    make: float = 0.0
+    count: float = 0.0
+    processes: int = 0
+    memory: dict[str, float] = field(default_factory=dict)
+
+
+def count(images: Images, number: int, state: Path, minutes: float) -> tuple[Sketch, Spent]:
+    """The sketch of so many images, continued from what is kept, until the time is over."""
     kept, log = state / "sketch.npz", state / "log.json"
-    sketch, spent = Sketch(by=("boundary",)), {"images": 0, "make": 0.0, "count": 0.0, "memory": 0.0}
+    sketch, spent, until = Sketch(by=("boundary",)), Spent(), time.monotonic() + 60 * minutes
     if kept.exists():
-        sketch, spent = Sketch.load(kept), json.loads(log.read_text())
-    for k in range(int(spent["images"]), number):
+        sketch, spent = Sketch.load(kept), Spent(**json.loads(log.read_text()))
+    spent.processes += spent.images < number
+    for k in range(spent.images, number):
         start = time.process_time()
         logits, labels = images.image(k)
         made = time.process_time()
         for shard in confide.dense.image_predictions([logits], [labels], ids=[k], boundary=BANDS):
             sketch.add(shard)
-        spent["make"] += made - start
-        spent["count"] += time.process_time() - made
-        spent["images"], spent["memory"] = k + 1, max(spent["memory"], memory())
+        spent.make += made - start
+        spent.count += time.process_time() - made
+        spent.images = k + 1
         if (k + 1) % KEEP_EVERY == 0 or k + 1 == number:
+            spent.memory[str(k + 1)] = memory()
             sketch.save(kept)
-            log.write_text(json.dumps(spent))
-            print(f"{k + 1} images, {spent['count'] / (k + 1):.2f} s to count each, {memory():.0f} MB", flush=True)
+            log.write_text(json.dumps(asdict(spent)))
+            print(f"{k + 1} images, {spent.count / (k + 1):.2f} s to count each, {memory():.0f} MB", flush=True)
+            if time.monotonic() > until and k + 1 < number:
+                raise SystemExit(f"{k + 1} of {number} images are counted; the same command goes on")
     return sketch, spent
 
 
@@ -95,11 +119,14 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=500)
     parser.add_argument("--fit", type=int, default=20, help="further images that calibrators are fitted on")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--minutes", type=float, default=math.inf, help="stop counting after so many; go on later")
     parser.add_argument("--state", required=True, help="a folder for what was counted so far")
     parser.add_argument("--out", default="benchmarks/results/dense.md")
     args = parser.parse_args()
     images, state = Images(args.seed), Path(args.state)
     state.mkdir(parents=True, exist_ok=True)
+
+    sketch, spent = count(images, args.images, state, args.minutes)
 
     def held_out() -> Iterator[confide.Predictions]:
         return (shard.replace(split="val") for shard in images.predictions(10_000, 10_000 + args.fit))
@@ -116,7 +143,6 @@ def main() -> None:
             print(name, fits[name], flush=True)
         (state / "fits.json").write_text(json.dumps(fits))
     fits = json.loads((state / "fits.json").read_text())
-    sketch, spent = count(images, args.images, state)
     start = time.process_time()
     evaluation = evaluate_sketch(sketch, [*WORDS, "classwise_ece"])
     evaluated = time.process_time() - start
@@ -131,7 +157,8 @@ def main() -> None:
         )
         (state / "calibrated.json").write_text(json.dumps(gaps))
     gaps = json.loads((state / "calibrated.json").read_text())
-    n = int(spent["images"])
+    n = spent.images
+    marks = [k for k in spent.memory if int(k) in (10, 50, 100, 200, 300, 400, n)]
     lines = [
         "# Segmented images in streams",
         "",
@@ -139,10 +166,12 @@ def main() -> None:
         f"the fly (all together {n * CLASSES * HEIGHT * WIDTH * 4 / 1e9:.0f} GB of logits); no real ones. One process, "
         "one thread.",
         "",
-        f"Made in {spent['make']:.0f} s of CPU, counted in {spent['count']:.0f} s ({spent['count'] / n:.2f} s an "
-        f"image), evaluated in {evaluated:.1f} s. Memory at most {max(spent['memory'], memory()):.0f} MB, of which one "
-        "image's logits and the texture that images are made of are "
-        f"{2 * CLASSES * HEIGHT * WIDTH * 4 / 2**20:.0f} MB.",
+        f"Made in {spent.make:.0f} s of CPU, counted in {spent.count:.0f} s ({spent.count / n:.2f} s an image), "
+        f"evaluated in {evaluated:.1f} s. In {spent.processes} process(es), one after the other. Memory at most, of "
+        f"which one image's logits and the texture that images are made of are "
+        f"{2 * CLASSES * HEIGHT * WIDTH * 4 / 2**20:.0f} MB: "
+        + ", ".join(f"{spent.memory[k]:.0f} MB after {k} images" for k in marks)
+        + f", {memory():.0f} MB after the evaluation.",
         "",
         "| pixels | n | " + " | ".join(WORDS) + " |",
         "|---" * (len(WORDS) + 2) + "|",

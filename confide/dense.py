@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from confide.block_sizes import WIDENED_ROWS
 from confide.checks import InputError, as_tensor, check_number, check_range, printable
 from confide.files import formats
 from confide.predictions import IMAGE, Predictions
@@ -63,8 +64,11 @@ def image_rows(
     places = np.arange(size) if truth is None else np.flatnonzero(truth.reshape(-1) != ignore_index)
     if most is not None and len(places) > most:
         places = np.sort(generator(seed, "pixels", number).choice(places, most, replace=False))
-    at = torch.from_numpy(places)
-    rows = values.reshape(classes, size).T.index_select(0, at.to(values.device))
+    at, flat = torch.from_numpy(places).to(values.device), values.reshape(classes, size)
+    rows = values.new_empty(len(places), classes)
+    for first in range(0, len(places), WIDENED_ROWS):  # turned while they are near: twice as fast as all at once
+        part = slice(first, first + WIDENED_ROWS)
+        rows[part] = flat.index_select(1, at[part]).T
     own = None
     if truth is not None:
         counted = truth.reshape(-1)[places]
