@@ -299,7 +299,8 @@ def _check_entries(part: Any, what: str) -> None:
 
 def are_pixels(predictions: Predictions) -> bool:
     """Whether these are pixels, each with its place in an image of known size."""
-    return predictions.unit == IMAGE and {PLACE, HEIGHT, WIDTH} <= set(predictions.columns)
+    known = [predictions.columns.get(name) for name in (PLACE, HEIGHT, WIDTH)]
+    return predictions.unit == IMAGE and all(v is not None and v.dtype.kind in "iu" for v in known)
 
 
 def maps(predictions: Predictions, image: Any, shape: tuple[int, int] | None = None) -> tuple[Floats, Floats]:

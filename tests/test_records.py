@@ -85,13 +85,6 @@ def test_joined_scores_keep_the_columns_that_all_parts_have():
     assert list(Scores.joined([first, second]).columns) == ["verdict"]
 
 
-def test_word_labels_of_features_are_one_line_before_any_difficulty_meets_them():
-    for labels in (np.array(["a", "b"]), np.array([0.5, 1.0])):
-        with pytest.raises(InputError, match="labels of features must be class indices"):
-            Features(np.zeros((2, 3)), labels, np.arange(2), "pixels")
-    assert len(Features(np.zeros((2, 3)), np.array([0.0, 1.0]), np.arange(2), "pixels")) == 2
-
-
 @pytest.mark.parametrize("kind", ["array", "texts", "objects", "pictures"])
 def test_whatever_changes_in_a_split_changes_its_fingerprint(kind, monkeypatch):
     monkeypatch.setattr("confide.records.WIDENED_ROWS", 2)
@@ -113,3 +106,10 @@ def test_whatever_changes_in_a_split_changes_its_fingerprint(kind, monkeypatch):
     splits += [Split(changed(row), labels, ids) for row in range(5)]
     assert len({split.fingerprint for split in splits}) == len(splits)
     assert Split(inputs, labels.astype(np.int32), ids).fingerprint == splits[0].fingerprint
+
+
+def test_word_labels_of_features_are_one_line_before_any_difficulty_meets_them():
+    for labels in (np.array(["a", "b"]), np.array([0.5, 1.0])):
+        with pytest.raises(InputError, match="labels of features must be class indices"):
+            Features(np.zeros((2, 3)), labels, np.arange(2), "pixels")
+    assert len(Features(np.zeros((2, 3)), np.array([0.0, 1.0]), np.arange(2), "pixels")) == 2

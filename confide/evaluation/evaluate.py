@@ -17,7 +17,7 @@ from confide.evaluation.gallery import map_gallery
 from confide.evaluation.streaming import as_predictions
 from confide.files.columns import WEIGHT_COLUMN
 from confide.metrics.base import METRICS, MetricSpec, metric_name, note_of, parse_metric, table_words, value_of
-from confide.metrics.influence import Influence, Spread, error_interval, spread_of
+from confide.metrics.influence import UNKNOWN, Influence, Spread, error_interval, spread_of
 from confide.metrics.intervals import (
     BOOTSTRAP,
     THEORY,
@@ -221,6 +221,12 @@ def group_rows(base: MetricSamples, grouping: SampleGroups, tag: ModelStage, how
                 # A group's own size is chance too: to first order that is the spread within the group.
                 spread = Spread(float(squares[group]) / size / max(size - 1, 1), max(size - 1.0, 1.0), size)
                 if not design.plain:
+                    if design.clusters is not None:
+                        own = design.take(np.flatnonzero(index == group))
+                        worth[group] = min(worth[group], own.effective_units)
+                        if own.single:
+                            rows[group].append(row_of(request, value, size, tag, UNKNOWN, group=grouping.label(group)))
+                            continue
                     psi = np.where(index == group, apart, 0.0) * (total.sum() / total[group])
                     spread = spread_of(Influence(psi), design)
                     freedom = max(min(spread.freedom, worth[group] - 1), 1.0)

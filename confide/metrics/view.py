@@ -281,6 +281,11 @@ class Design:
             clusters = None  # each of these was drawn by itself
         return Design(None if self.weights is None else self.weights[rows], strata, clusters)
 
+    @property
+    def single(self) -> bool:
+        """Whether all samples were drawn as one, which tells nothing of how far another draw lies."""
+        return self.clusters is not None and bool((self.clusters == self.clusters[0]).all())
+
     def unit_sums(self, psi: Floats) -> tuple[Floats, Indices]:
         """What each unit that was drawn adds to the mean of psi, and its stratum."""
         share = psi / len(psi) if self.weights is None else psi * self.weights / self.weights.sum()

@@ -70,7 +70,9 @@ def _of_model(view: EvaluationView) -> Verdict:
 
 
 def _of_subject(view: EvaluationView) -> Verdict | None:
-    """What a report on prediction sets, slices or decisions has found; None for one on models."""
+    """What a report on shift, prediction sets, slices or decisions has found; None for one on models."""
+    if view.about.subject == "shift":
+        return _under_shift(view)
     if view.about.subject == "sets" and view.evaluation.sets:
         return _of_sets(view.evaluation.sets[0], view.unit)
     if view.about.subject == "slices":
@@ -159,7 +161,7 @@ def _ends(m: Measurement) -> str:
 
 
 def _under_shift(view: EvaluationView) -> Verdict | None:
-    """What happens to confidence as severity grows, where only shifted samples were measured."""
+    """What happens to confidence as severity grows; None where it was not measured at two severities."""
     stage = next((s for s in (view.final, view.before) if view.by_group("accuracy", "shift", view.focus, s)), "raw")
     accuracy, gap = (view.by_group(word, "shift", view.focus, stage) for word in ("accuracy", "confidence_gap"))
     severities = [name for name in accuracy if name.startswith("severity ") and name in gap]
@@ -170,9 +172,11 @@ def _under_shift(view: EvaluationView) -> Verdict | None:
     right = [percent(accuracy[name].value, 1) for name in (first, last)]
     sure = [percent(accuracy[name].value + gap[name].value, 1) for name in (first, last)]
     gaps = [points(gap[name].value, sign=True) for name in (first, last)]
+    whose = f" of {view.focus}" if len(view.models) > 1 else ""
+    when = "" if stage == "raw" else f" {view.when(stage)}"
     return Verdict(
-        f"From {start} to {last}, accuracy goes from {right[0]} to {right[1]} and confidence from {sure[0]} to "
-        f"{sure[1]}: confidence minus accuracy goes from {gaps[0]} to {gaps[1]} points."
+        f"From {start} to {last}, accuracy{whose} goes from {right[0]} to {right[1]} and confidence{when} from "
+        f"{sure[0]} to {sure[1]}: confidence minus accuracy goes from {gaps[0]} to {gaps[1]} points."
     )
 
 

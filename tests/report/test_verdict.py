@@ -211,6 +211,25 @@ def test_a_report_on_shift_says_what_happens_to_confidence():
     assert verdict(EvaluationView(Evaluation(tuple(rows)))).sentence == expected.replace(" %", f"{THIN}%")
 
 
+def test_a_report_on_shift_does_not_praise_the_clean_samples_alone():
+    def rows(model: str, *cells: tuple[str | None, float, float]) -> list[Measurement]:
+        return [
+            Measurement(metric, value, 500, stage="temperature", model=model, group=group)
+            for group, accuracy, gap in cells
+            for metric, value in (("accuracy", accuracy), ("confidence_gap", gap))
+        ]
+
+    clean, worst = ("shift=severity 0", 0.84, -0.009), ("shift=severity 5", 0.41, 0.214)
+    both = rows("plain", (None, 0.84, -0.009), clean, worst) + rows("other", (None, 0.8, 0.0), clean, worst)
+    found = verdict(EvaluationView(Evaluation(tuple(both), about=About(subject="shift"))))
+    expected = (
+        "From clean to severity 5, accuracy of plain goes from 84.0 % to 41.0 % and confidence after temperature "
+        "scaling from 83.1 % to 62.4 %: confidence minus accuracy goes from −0.9 to +21.4 points."
+    )
+    assert found.sentence == expected.replace(" %", f"{THIN}%")
+    assert str(found.lead[0]).startswith("plain says 83.1")
+
+
 def sets_of(*groups: GroupCoverage, labels: bool = True) -> Evaluation:
     whole = GroupCoverage("all", "all", 1000, 2.31, 890 if labels else None, 0.869, 0.908, True, not groups)
     result = SetResult("lac", 0.9, 500, (whole, *groups), ((1, 400), (2, 600)))

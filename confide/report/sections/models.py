@@ -121,13 +121,19 @@ def _test(info: MetricInfo, c: Comparison) -> tuple[str, ...]:
     return info.title, str(c.a), str(c.b), *difference, p_value(c.p_value), p_value(c.p_holm), better
 
 
+def _texts(info: MetricInfo, m: Measurement | None) -> tuple[str, str]:
+    """A value with its unit, and its interval with what chance would show of an error."""
+    value, ends = value_texts(info, m)
+    if m is None or m.chance_high is None:
+        return value, ends
+    return value, "; ".join(filter(None, [ends, f"chance ≤ {shown(info, m.chance_high)}"]))
+
+
 def _measured(view: EvaluationView, rows: list[Measurement]) -> FigureTable:
     texts = []
     for m in (m for m in rows if math.isfinite(m.value)):
         info = view.info(m.metric)
-        texts.append(
-            (m.model, view.stage_phrase(m.stage), info.title, m.score or "", *value_texts(info, m), count(m.n))
-        )
+        texts.append((m.model, view.stage_phrase(m.stage), info.title, m.score or "", *_texts(info, m), count(m.n)))
     return table(("Model", "Stage", "Metric", "Score", "Value", "95\u202f% interval", "n"), texts)
 
 
@@ -144,7 +150,7 @@ def _groups(view: EvaluationView) -> tuple[int, FigureTable]:
     for key in order:
         model, stage, group, score = key
         measured = by_group[key]
-        texts = [text for info in infos for text in value_texts(info, measured.get(info.word))]
+        texts = [text for info in infos for text in _texts(info, measured.get(info.word))]
         size = next(iter(measured.values())).n
         rows.append((group, model, view.stage_phrase(stage), score or "", count(size), *texts))
     header = ["Group", "Model", "Stage", "Score", "n"]

@@ -349,7 +349,17 @@ def _box_subtitle(view: EvaluationView, kind: BoxPlot, series: list[BoxSeries]) 
         return f"ECE of the chances of being right by {whose}, fitted on clean data, over the corruptions; {boxes}"
     stage = series[0].curve.stage
     which = view.when(stage) + ("" if stage == "raw" else " on clean data")
-    return f"{'Gap' if kind.curve == GAP.curve else 'ECE'} over the corruptions, {which}; {boxes}"
+    if kind.curve == GAP.curve:
+        return f"Gap over the corruptions, {which}; {boxes}"
+    limits = [m.chance_high for m in view.measurements if (m.metric, m.stage) == ("ece", stage) and _of_shift(m)]
+    known = [limit for limit in limits if limit is not None]
+    chance = f", by chance up to {points(max(known))} points" if known else ""
+    return f"ECE over the corruptions, {which}{chance}; {boxes}"
+
+
+def _of_shift(m: Measurement) -> bool:
+    """Whether it was measured on shifted samples, or on all as they were."""
+    return m.group is None or m.group.startswith("shift=")
 
 
 def _step_text(kind: BoxPlot, value: float) -> str:
