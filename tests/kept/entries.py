@@ -1687,7 +1687,6 @@ CHANGES = (
     ("GET", "changes?since=0", None),
     ("GET", "changes?since=2", None),
     ("GET", "export?format=csv&what=tags", None),
-    ("GET", "export?format=labelstudio&what=tags", None),
     ("POST", "undo", {"undo": "nobody"}),
     ("PUT", "view", {"name": "mine", "query": "label=1"}),
     ("PUT", "view", {"name": "", "query": "label=1"}),
