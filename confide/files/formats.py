@@ -467,7 +467,7 @@ def write_table(
     path = Path(path)
     if path.suffix == ".npz":
         with atomic(path) as temporary, open(temporary, "wb") as file:
-            arrays: dict[str, AnyArray] = {k: np.asarray(v) for k, v in columns.items()}
+            arrays: dict[str, AnyArray] = {k: _without_objects(np.asarray(v)) for k, v in columns.items()}
             arrays |= {"metadata": np.array(json.dumps(dict(metadata)))} if metadata else {}
             np.savez_compressed(file, **arrays)
     elif path.suffix == ".parquet":
@@ -482,6 +482,13 @@ def write_table(
         write_text(path, "".join(json.dumps(dict(zip(columns, row, strict=True))) + "\n" for row in rows))
     else:
         raise InputError(f"{path} must end in {', '.join(TABLE_ENDINGS)}, got '{path.suffix}'; choose one")
+
+
+def _without_objects(values: AnyArray) -> AnyArray:
+    """Words as texts, a missing one as an empty one: objects would be pickled, and no file with these is read."""
+    if values.dtype != object:
+        return values
+    return np.array(["" if word is None else str(word) for word in values.reshape(-1)]).reshape(values.shape)
 
 
 def write_tensors(path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
