@@ -16,7 +16,9 @@ import numpy as np
 from benchmarks import ROOT
 from benchmarks.findings.cells import markdown
 from benchmarks.lib import titles
-from benchmarks.resplits.judge import AGAIN, OPINION_WORK, POST_HOC
+from benchmarks.resplits.judge import AGAIN, OPINION_PASSES, POST_HOC
+from benchmarks.resplits.price import Passes, milliseconds_text
+from benchmarks.resplits.splits import RESPLITS
 from benchmarks.resplits.trainings import TUNED
 from confide import files
 
@@ -29,8 +31,8 @@ Row = list[str]
 # The network is given: CIFAR-10 on re-splits.
 
 FREE = "nothing"
-NETWORK_WORK = AGAIN[0][3]
-FEATURES = f"EfficientNet-Lite0, {OPINION_WORK['logistic']}·10⁹ multiplications (the network {NETWORK_WORK}·10⁹)"
+FEATURES = f"{milliseconds_text(OPINION_PASSES['logistic'])} (the network {milliseconds_text(AGAIN[0][3])})"
+PRICE = "price: ms a sample, H200 / two CPU cores"
 PRICES = {"temperature by difficulty": FEATURES, "dac": FEATURES, "procal": FEATURES}
 OPINION_ROWS = (
     ("raw", "the network as trained", FREE),
@@ -48,10 +50,10 @@ CORRUPTED_COLUMNS = {"nll": 3, "ece_mass": 1, "aurc": 0}
 """Metrics of the tables, and how many decimals five seeds allow."""
 
 
-def figures(epochs: int = 16, method: str = "cross_entropy") -> list[dict[str, Any]]:
+def figures(epochs: int = 16, method: str = "cross_entropy", plan: str = RESPLITS) -> list[dict[str, Any]]:
     """One for each seed."""
     known = files.read_json(RESULTS / "resplits" / "figures.json")
-    return [row for row in known if (row["epochs"], row["method"]) == (epochs, method)]
+    return [row for row in known if (row["plan"], row["epochs"], row["method"]) == (plan, epochs, method)]
 
 
 def mean(rows: list[dict[str, Any]], stage: str, word: str, place: str = "clean") -> float:
@@ -75,7 +77,7 @@ def opinion() -> str:
         name = stage or best
         cells = [number_text(word, mean(rows, name, word), digits) for word, digits in OPINION_COLUMNS.items()]
         lines.append([title.format(name=f"`{best}`"), *cells, price or PRICES.get(name, FREE)])
-    return markdown(["", *map(titles.heading, OPINION_COLUMNS), "price a sample"], lines)
+    return markdown(["", *map(titles.heading, OPINION_COLUMNS), PRICE], lines)
 
 
 def again() -> str:
@@ -86,13 +88,47 @@ def again() -> str:
         for stage in (stages[0], stages[-1]) if rows else ():
             cells = [number_text(word, mean(rows, stage, word), digits) for word, digits in OPINION_COLUMNS.items()]
             shifted = number_text("nll", mean(rows, stage, "nll", "corrupted"), 3)
-            name = f"{title}, {epochs} epochs" + (f", with {stage}" if stage in OPINION_WORK else "")
+            name = f"{title}, {epochs} epochs" + (f", with {stage}" if stage in OPINION_PASSES else "")
             name += f" ({len(rows)} seeds)" if method == TUNED else ""
             # A third stage is the opinion of another network, which is trained too.
-            price = f"{trainings + (stage in stages[2:])}; {work + OPINION_WORK.get(stage, 0.0):.1f}"
+            total = milliseconds_text(work + OPINION_PASSES.get(stage, Passes()))
+            price = f"{trainings + (stage in stages[2:])}; {total}"
             lines.append([name, *cells, shifted, price])
     heads = [*map(titles.heading, OPINION_COLUMNS), f"{titles.heading('nll')}, corrupted"]
-    return markdown(["", *heads, "trainings; 10⁹ multiplications an image"], lines)
+    return markdown(["", *heads, "trainings; ms an image, H200 / two CPU cores"], lines)
+
+
+SMALL_STUDIES = {
+    "second_opinion.json": "Fashion images, small CNN, 64 features",
+    "second_opinion_text.json": "CLINC150, text CNN, MiniLM",
+}
+"""Files of `benchmarks.quality.second_opinion`, and what they are of."""
+OTHER_SPLITS = (
+    ("official", 16, "CIFAR-10, official split, 16 epochs"),
+    ("official", 50, "CIFAR-10, official split, 50 epochs"),
+    ("tiny32", 16, "Tiny-ImageNet-32 (200 classes, of ImageNet), 16 epochs"),
+)
+
+
+def elsewhere() -> str:
+    """One temperature -> with the opinion `logistic`, on other data."""
+    known: list[tuple[str, list[dict[str, float]], list[dict[str, float]]]] = []
+    for plan, epochs, title in OTHER_SPLITS:
+        if rows := figures(epochs, plan=plan):
+            known.append((title, *([row["clean"][stage] for row in rows] for stage in ("temperature", "logistic"))))
+    for name, title in SMALL_STUDIES.items():
+        if (path := RESULTS / name).exists():
+            study = [{**row, "ece_mass": row["ece"]} for row in files.read_json(path)]
+            stages = ("temperature alone", "logistic")
+            known.append((title, *([row for row in study if row["opinion"] == stage] for stage in stages)))
+    lines = []
+    for title, *pair in known:
+        cells = []
+        for word, digits in OPINION_COLUMNS.items():
+            values = [float(np.mean([row[word] for row in rows])) for rows in pair]
+            cells.append(" → ".join(number_text(word, value, digits) for value in values))
+        lines.append([f"{title} ({len(pair[0])} seeds)", *cells])
+    return markdown(["", *map(titles.heading, OPINION_COLUMNS)], lines)
 
 
 def calibrators() -> str:
@@ -178,6 +214,7 @@ def shown(row: Mapping[str, tuple[float, float]], quantity: str) -> str:
 TABLES: dict[str, Callable[[], str]] = {
     "opinion": opinion,
     "again": again,
+    "elsewhere": elsewhere,
     "calibrators": calibrators,
     "corrupted": corrupted,
     "travelling": travelling,

@@ -85,8 +85,8 @@ def main() -> None:
     correlations: dict[str, list[float]] = {}
     images = 0
     for number in SEEDS:
-        with np.load(args.state / f"view-{number}.npz") as view:
-            ids = pool.ids[np.concatenate([view[split] for split in HELD])]
+        with np.load(args.state / f"seen-{number}.npz") as seen:
+            ids = pool.ids[np.concatenate([seen[split] for split in HELD])]
         known = np.char.startswith(ids, "train-")
         marks = people[np.char.replace(ids[known], "train-", "").astype(np.int64)]
         images += len(marks)

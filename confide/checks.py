@@ -78,7 +78,8 @@ def as_tensor(values: Any, name: str) -> Tensor:
         array = array.astype(np.int64)
     if array.dtype.itemsize > 8:
         array = array.astype(np.float64)
-    if not array.flags.writeable or any(stride < 0 for stride in array.strides):
+    # A column of a structured array steps over the others: by bytes, not by whole numbers.
+    if not array.flags.writeable or any(step < 0 or step % array.itemsize for step in array.strides):
         array = array.copy()
     return torch.from_numpy(array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("=")))
 

@@ -174,7 +174,7 @@ def pixels(
     parts, names = [], []
     for number, (image, truth) in enumerate(_pairs(outputs, labels)):
         parts.append(image_rows(image, truth, number, ignore_index, boundary is not None, most, seed))
-        names.append(str(ids[number]) if ids is not None else number)
+        names.append(_image_name(ids, number))
     if not any(len(part.places) for part in parts):
         raise InputError("predictions of pixels need at least one that is not ignored, got none; check ignore_index")
     counts = [len(part.places) for part in parts]
@@ -281,6 +281,15 @@ def _pairs(outputs: Any, labels: Any) -> Iterator[tuple[Any, Any]]:
             lacks = "outputs" if image is missing else "labels"
             raise InputError(f"every image must have outputs and labels, but image {number} has no {lacks}")
         yield image, truth
+
+
+def _image_name(ids: Any, number: int) -> str | int:
+    """What an image is called: its id, or its number."""
+    if ids is None:
+        return number
+    if number >= len(ids):
+        raise InputError(f"ids must be one for each image, got {len(ids)} and more images; give the others")
+    return str(ids[number])
 
 
 def _check_entries(part: Any, what: str) -> None:
@@ -397,7 +406,7 @@ def boxes(
         if any((v != np.floor(v)).any() for v in (kinds, real_kinds)):
             raise InputError(f"classes of image {number} must be whole numbers, got others; check that image")
         right, overlap = matched(near, sure, kinds, real, real_kinds, iou)
-        name = str(ids[number]) if ids is not None else number
+        name = _image_name(ids, number)
         values = (sure, right, kinds.astype(np.int64), areas(near), overlap, np.array([name] * len(near)))
         for key, value in zip(parts, values, strict=True):
             parts[key].append(value)

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from benchmarks.lib.grid import METHODS
@@ -187,7 +188,12 @@ def _copy(folder: Path, name: str) -> Dataset:
 
 def spread(split: Split, n: int) -> Split:
     """At most n samples, evenly spread over the split."""
-    return split.take(np.unique(np.linspace(0, len(split) - 1, min(n, len(split))).round().astype(np.int64)))
+    return split.take(spread_rows(len(split), n))
+
+
+def spread_rows(size: int, n: int) -> NDArray[np.int64]:
+    """At most n row numbers, evenly spread over so many."""
+    return np.unique(np.linspace(0, size - 1, min(n, size)).round().astype(np.int64))
 
 
 def shifted_images(clean: Split, device: torch.device) -> Shifted:

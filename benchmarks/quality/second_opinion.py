@@ -1,63 +1,108 @@
-"""Second opinions on the embedded images: what a good one gives, and that a weak one does no harm.
+"""Second opinions on the embedded images and on texts: what a good one gives, and that a weak one does no harm.
 
     OMP_NUM_THREADS=1 python -m benchmarks.quality.second_opinion OUT [--predictions FOLDER] [--seeds 5]
+    OMP_NUM_THREADS=1 python -m benchmarks.quality.second_opinion OUT --data clinc150 [--predictions FOLDER]
 
-The demo's network is trained with cross-entropy for ten epochs by every seed (two minutes each on one core) and kept in
-FOLDER. Temperature scaling and second opinions are fitted on the 1,500 validation images, opinions on the training
-images; all figures are of the 4,000 test images. OUT.json and OUT.md are written.
+A small network is trained with cross-entropy by every seed (some minutes each on one core) and kept in FOLDER.
+Temperature scaling and second opinions are fitted on validation samples, opinions on the training samples; all figures
+are of the test samples. OUT.json and OUT.md are written.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from confide import Features, Predictions, calibrators, features, metrics, pipeline, store, training
+from confide import Dataset, Features, Predictions, calibrators, features, metrics, pipeline, store, training
 
-EPOCHS = 10
 SPLITS = ("train", "val", "test")
-OPINIONS: dict[str, tuple[str, dict[str, Any]]] = {
-    "temperature alone": ("", {}),
-    "gaussian": ("cached", {}),
-    "logistic": ("cached", {"opinion": "logistic"}),
-    "knn": ("cached", {"opinion": "knn"}),
-    "gaussian, classes kept": ("cached", {"classes": "kept"}),
-    "gaussian of 8 x 8 pixels": ("pixels", {}),
-    "knn of 8 x 8 pixels": ("pixels", {"opinion": "knn"}),
-    "gaussian of random features": ("random", {}),
-    "knn of random features": ("random", {"opinion": "knn"}),
-    "random, classes kept": ("random", {"classes": "kept"}),
-}
+Opinions = dict[str, tuple[str, dict[str, Any]]]
 
 
-def predictions(seed: int, folder: Path) -> dict[str, Predictions]:
-    """Of the demo's network on val and test, trained where they are not there yet."""
+def opinions_of(good: str) -> Opinions:
+    """Title of a row -> the features it looks at and its options."""
+    return {
+        "temperature alone": ("", {}),
+        "gaussian": (good, {}),
+        "logistic": (good, {"opinion": "logistic"}),
+        "knn": (good, {"opinion": "knn"}),
+        "gaussian, classes kept": (good, {"classes": "kept"}),
+        "gaussian of random features": ("random", {}),
+        "knn of random features": ("random", {"opinion": "knn"}),
+        "random, classes kept": ("random", {"classes": "kept"}),
+    }
+
+
+@dataclass(frozen=True)
+class Case:
+    """Data, the network that is given, and the opinions on it.
+
+    Args:
+        about: of the page, what was trained.
+        extracted: name of a space of features -> the extractor's word and options.
+        shares: what is set apart of the data, as `pipeline.open_data` takes it.
+    """
+
+    title: str
+    about: str
+    network: dict[str, Any]
+    opinions: Opinions
+    extracted: dict[str, tuple[str, dict[str, Any]]]
+    shares: dict[str, float] = field(default_factory=dict)
+
+    def open(self, data: str, seed: int) -> Dataset:
+        return pipeline.open_data(data, seed=seed, **self.shares)
+
+
+IMAGES = Case(
+    "Second opinions on the embedded images",
+    "`small_cnn`, cross-entropy, 10 epochs; the opinion looks at the 64 features that come with the images",
+    {"model": "small_cnn", "epochs": 10, "batch_size": 128},
+    {
+        **opinions_of("cached"),
+        "gaussian of 8 x 8 pixels": ("pixels", {}),
+        "knn of 8 x 8 pixels": ("pixels", {"opinion": "knn"}),
+    },
+    {"cached": ("cached", {}), "pixels": ("pixels", {"size": 8})},
+    {"threshold_share": 0.25},
+)
+TEXTS = Case(
+    "Second opinions on queries (CLINC150)",
+    "`text_cnn`, cross-entropy, 15 epochs, 150 classes; the opinion looks at MiniLM's features of the query",
+    {"model": "text_cnn", "epochs": 15, "batch_size": 128, "optimizer": "adamw", "learning_rate": 3e-3}
+    | {"weight_decay": 0.01, "schedule": "cosine"},
+    opinions_of("minilm"),
+    {"minilm": ("minilm", {})},
+)
+
+
+def predictions(case: Case, dataset: Dataset, seed: int, folder: Path) -> dict[str, Predictions]:
+    """Of the network on val and test, trained where they are not there yet."""
     files = {split: folder / f"net{seed}-{split}.npz" for split in ("val", "test")}
     if not all(file.exists() for file in files.values()):
-        dataset = pipeline.open_data("fashion-sample", threshold_share=0.25, seed=seed)
-        settings = training.Settings(model="small_cnn", epochs=EPOCHS, batch_size=128, seed=seed, device="cpu")
-        trained = training.fit(dataset, settings)
+        trained = training.fit(dataset, training.Settings(**case.network, seed=seed, device="cpu"))
         for split, file in files.items():
             pipeline.predict(trained, dataset, split).save(file)
     return {split: Predictions.load(file, split) for split, file in files.items()}
 
 
-def spaces(seed: int) -> dict[str, dict[str, Features]]:
-    """The embedded features, small pixels, and numbers that say nothing."""
-    dataset = pipeline.open_data("fashion-sample", threshold_share=0.25, seed=seed)
+def spaces(case: Case, dataset: Dataset, seed: int, folder: Path) -> dict[str, dict[str, Features]]:
+    """Features that say something, and numbers that say nothing; those of a network are kept."""
     draw = np.random.default_rng(seed)
-    return {
-        "cached": {split: features.extract("cached", dataset, split) for split in SPLITS},
-        "pixels": {split: features.extract("pixels", dataset, split, size=8) for split in SPLITS},
-        "random": {
-            split: Features(draw.normal(size=(len(part), 64)), part.labels, part.ids, "random", split)
-            for split, part in ((split, dataset.split(split)) for split in SPLITS)
-        },
+    known: dict[str, dict[str, Features]] = {}
+    for name, (word, options) in case.extracted.items():
+        kept = {split: folder / f"{name}-{split}" if dataset.kind == "text" else None for split in SPLITS}
+        known[name] = {split: features.extract(word, dataset, split, out=kept[split], **options) for split in SPLITS}
+    known["random"] = {
+        split: Features(draw.normal(size=(len(part), 64)), part.labels, part.ids, "random", split)
+        for split, part in ((split, dataset.split(split)) for split in SPLITS)
     }
+    return known
 
 
 def measured(predictions: Predictions) -> dict[str, float]:
@@ -66,12 +111,13 @@ def measured(predictions: Predictions) -> dict[str, float]:
     return {word: float(getattr(metrics, word)(predictions, **options)) for word, options in words.items()}
 
 
-def run(seeds: int, folder: Path) -> list[dict[str, Any]]:
+def run(case: Case, data: str, seeds: int, folder: Path) -> list[dict[str, Any]]:
     """One row a seed and opinion."""
     rows: list[dict[str, Any]] = []
     for seed in range(seeds):
-        outputs, space = predictions(seed, folder), spaces(seed)
-        for name, (view, options) in OPINIONS.items():
+        dataset = case.open(data, seed)
+        outputs, space = predictions(case, dataset, seed, folder), spaces(case, dataset, seed, folder)
+        for name, (view, options) in case.opinions.items():
             if not view:
                 row = {"strength": None, **measured(calibrators.fit("temperature", outputs["val"])(outputs["test"]))}
             else:
@@ -80,29 +126,31 @@ def run(seeds: int, folder: Path) -> list[dict[str, Any]]:
                     "second_opinion", outputs["val"], features=part["val"], fitted=part["train"], **options
                 )
                 row = {"strength": fitted.strength, **measured(fitted(outputs["test"], part["test"]))}
-            rows.append({"seed": seed, "opinion": name, **row})
+            sizes = {split: len(part) for split, part in outputs.items()}
+            rows.append({"seed": seed, "opinion": name, **row, "sizes": sizes})
             print(rows[-1], flush=True)
     return rows
 
 
-def page(rows: list[dict[str, Any]], seeds: int) -> str:
+def page(case: Case, rows: list[dict[str, Any]], seeds: int) -> str:
     """The table, with the difference of NLL to temperature alone: mean and spread over the seeds."""
 
     def column(name: str, what: str) -> np.ndarray:
         return np.array([row[what] for row in rows if row["opinion"] == name], dtype=np.float64)
 
     plain = column("temperature alone", "nll")
+    sizes = rows[0]["sizes"]
     lines = [
-        "# Second opinions on the embedded images",
+        f"# {case.title}",
         "",
-        f"`small_cnn`, cross-entropy, {EPOCHS} epochs, {seeds} seeds; calibrators fitted on 1,500 images and judged",
-        "on 4,000. ± is the standard deviation over seeds; strength 0 counts seeds where the opinion got no weight.",
+        f"{case.about}. {seeds} seeds; calibrators fitted on {sizes['val']:,} samples and judged on {sizes['test']:,}.",
+        "± is the standard deviation over seeds; strength 0 counts seeds where the opinion got no weight.",
         "Written by `python -m benchmarks.quality.second_opinion`.",
         "",
         "| opinion | accuracy % | NLL | to temperature | ECE % (15, mass) | AURC x 1000 | strength 0 |",
         "|---|---|---|---|---|---|---|",
     ]
-    for name in OPINIONS:
+    for name in case.opinions:
         loss = column(name, "nll")
         nothing = f"{int((column(name, 'strength') == 0).sum())} of {seeds}" if name != "temperature alone" else ""
         gain, accuracy, error, area = loss - plain, *(column(name, word).mean() for word in ("accuracy", "ece", "aurc"))
@@ -120,13 +168,15 @@ def page(rows: list[dict[str, Any]], seeds: int) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, help="path without ending")
+    parser.add_argument("--data", default="fashion-sample", help="the embedded images, or the folder of CLINC150")
     parser.add_argument("--predictions", type=Path, default=Path("runs/second_opinion"))
     parser.add_argument("--seeds", type=int, default=5)
     args = parser.parse_args()
     args.predictions.mkdir(parents=True, exist_ok=True)
-    rows = run(args.seeds, args.predictions)
+    case = IMAGES if args.data == "fashion-sample" else TEXTS
+    rows = run(case, args.data, args.seeds, args.predictions)
     args.out.with_suffix(".json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-    args.out.with_suffix(".md").write_text(page(rows, args.seeds), encoding="utf-8")
+    args.out.with_suffix(".md").write_text(page(case, rows, args.seeds), encoding="utf-8")
 
 
 if __name__ == "__main__":

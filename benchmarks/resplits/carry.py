@@ -22,8 +22,9 @@ CLASSES = "batches.meta.txt"
 BATCH, ACROSS, SIDE = 10_000, 100, 32
 LARGEST, MOST_ARCHIVES = 14 << 20, 4
 """Bytes of an archive and archives of a call: what a machine gives back at once."""
-KINDS = ("view", "logistic", "cell", "corrupted", "shifted_logistic")
+KINDS = ("seen", "gaussians", "logistic", "cell", "knn", "corrupted", "shifted_logistic")
 """What the names of results begin with, in order of value."""
+ENDINGS = (".npz", ".safetensors")
 
 
 def pack(source: Path, target: Path) -> None:
@@ -65,7 +66,8 @@ def ship(state: Path, out: Path, done: frozenset[str] = frozenset()) -> int:
     What is still being written has another name until it is whole.
     """
     out.mkdir(parents=True, exist_ok=True)
-    paths = [path for kind in KINDS for path in sorted(state.glob(f"{kind}-*.npz")) if path.name not in done]
+    whole = [path for kind in KINDS for path in sorted(state.glob(f"{kind}-*")) if path.suffix in ENDINGS]
+    paths = [path for path in whole if path.name not in done]
     archives: list[list[Path]] = []
     size = LARGEST
     for number, path in enumerate(paths):

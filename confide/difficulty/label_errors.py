@@ -437,6 +437,16 @@ def _log_deviation(values: Floats) -> Floats:
 
 # Hard or mislabelled? What each sample looks like: wrong label, ambiguous, atypical, low quality, hard or typical.
 
+LABEL_COLUMNS = (
+    "verdict",
+    "suspicion",
+    "suggested",
+    "runner_up",
+    "self_confidence",
+    "distance_deviation",
+    "false_chance",
+)
+"""Columns of judged scores that looked at the label: samples chosen by them are right and wrong apart."""
 VERDICTS = ("wrong label", "ambiguous", "atypical", "low quality", "hard", "typical")
 AMBIGUOUS = 0.25
 """Posterior of the runner-up from which two classes fit."""

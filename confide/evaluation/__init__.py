@@ -18,7 +18,11 @@ from confide.evaluation.operating_points import (
     operating_point as operating_point,
 )
 from confide.evaluation.risks import observed_risks as observed_risks
-from confide.evaluation.seeds import GroupComparison as GroupComparison, compare_groups as compare_groups
+from confide.evaluation.seeds import (
+    GroupComparison as GroupComparison,
+    compare_groups as compare_groups,
+    over_seeds as over_seeds,
+)
 from confide.evaluation.sketches import (
     Sketch as Sketch,
     evaluate_sketch as evaluate_sketch,

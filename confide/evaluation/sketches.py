@@ -464,6 +464,8 @@ class Sketch:
         check_kind(self.rows, "int", "rows")
         for table, width in ((self.fine, 1), (self.coarse, 2 + len(self.kind.names))):
             keys, sums = table.keys, table.sums
+            if not (self.rows or keys.size or sums.size):
+                continue  # of shards without a row
             shape = (len(keys), width)
             whole = keys.dtype.kind == "i" and keys.ndim == 1 and sums.dtype == np.float64 and sums.shape == shape
             sound = whole and np.isfinite(sums).all() and (sums[:, 0] > 0).all() and (np.diff(keys) > 0).all()

@@ -357,7 +357,9 @@ class PredictionsFile:
             columns = {"id": pc.cast(pa.array(whole.ids), pa.string())}
             if whole.has_labels:
                 columns["label"] = pa.array(whole.labels.numpy(), pa.int32())
-            return _SplitColumns(columns | own, whole.class_names or (), source=stamp)
+            # A class may be predicted, or have an output, that no label names.
+            number = 0 if whole.facts.predicted is None else whole.num_classes
+            return _SplitColumns(columns | own, whole.class_names or (), number, source=stamp)
         names = [self.roles.label, *self.roles.others]
         table, metadata = formats.read_arrow(self.path, [name for name in names if name is not None])
         columns = {name: _one_chunk(table.column(name)) for name in table.column_names}

@@ -148,7 +148,9 @@ class MetricModule:
 
     def compute(self, *, predictions: Any = None, references: Any = None) -> dict[str, float]:
         """Word -> value over all that was added and these; `word_by_chance` beside calibration errors."""
-        if predictions is not None or references is not None:
+        if (predictions is None) != (references is None):
+            raise InputError("compute takes predictions and references together, got one of them; pass both or neither")
+        if predictions is not None:
             self.add_batch(predictions=predictions, references=references)
         if not self._batches:
             raise InputError("compute needs samples, got none; add_batch before, or pass predictions and references")

@@ -66,7 +66,11 @@ class Classifier(nn.Module):
         return features
 
     def forward(self, inputs: Tensor) -> Tensor:
-        hidden = self.dropout(self.features(inputs))
+        return self.logits_of(self.features(inputs))
+
+    def logits_of(self, features: Tensor) -> Tensor:
+        """Logits of penultimate features: dropout and the head."""
+        hidden = self.dropout(features)
         exact = not self.training and hidden.dtype in (torch.bfloat16, torch.float16)
         # Rounded to the eight bits of autocast, ten thousand predictions share a few hundred logits.
         with torch.autocast(hidden.device.type, enabled=False) if exact else nullcontext():

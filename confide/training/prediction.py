@@ -4,7 +4,7 @@ few numbers that the training log keeps of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from confide.checks import InputError, check_choice, check_range
 from confide.facts import SMALLEST_PROBABILITY, facts_of
+from confide.models.base import Classifier
 from confide.models.device import Device, is_out_of_memory
 from confide.models.preparation import Feed, rows_in_batches
 from confide.numerics.binning import calibration_error
@@ -59,9 +60,18 @@ def _logits_in_batches(model: nn.Module, feed: Feed, device: Device, rows: range
 
 def batch_logits(model: nn.Module, inputs: Tensor, feed: Feed, device: Device) -> Tensor:
     """Logits of a batch, float32; the mean with those of its mirror images where the feed asks for it."""
+    return _mean_logits(model, _views(inputs, feed), device)
+
+
+def _views(inputs: Tensor, feed: Feed) -> list[Tensor]:
+    """What a model sees of a batch: its images, and their mirror images where the feed asks for them."""
+    return [inputs, inputs.flip(-1)] if feed.mirror_twice else [inputs]
+
+
+def _mean_logits(model: Callable[[Tensor], Tensor], views: Sequence[Tensor], device: Device) -> Tensor:
     with device.autocast():
-        logits: Tensor = model(inputs).float()
-        return (logits + model(inputs.flip(-1)).float()) / 2 if feed.mirror_twice else logits
+        logits = [model(view).float() for view in views]
+    return sum(logits[1:], logits[0]) / len(logits)
 
 
 def log_metrics(logits: Tensor, labels: Tensor) -> dict[str, float]:
@@ -209,6 +219,10 @@ def _check_classes(trained: Trained, dataset: Dataset | Split, samples: Split) -
             )
 
 
+KEPT_ROWS = 1 << 16
+"""Samples whose penultimate features are held at a time while the passes run."""
+
+
 @torch.no_grad()
 def _dropout_passes(
     network: nn.Module, feed: Feed, where: Device, passes: int, average: str, batch_size: int | None, seed: int
@@ -219,26 +233,59 @@ def _dropout_passes(
         raise InputError(
             "Monte-Carlo dropout needs a model with dropout, but this one has none; set its option dropout"
         )
-    total = probs = entropy = torch.zeros((), dtype=torch.float64, device=where.device)
-    for number in range(passes):
-        with where.seeded(seed + 1_000_003 * (number + 1), deterministic=False):
-            logits = _with_dropout(network, dropouts, feed, where, batch_size).double()
+    network.eval()
+    for module in dropouts:
+        module.train()
+    blocks = [
+        _pass_means(logits, passes, average)
+        for logits in _blocks_of_passes(network, dropouts, feed, where, passes, batch_size, seed)
+    ]
+    network.eval()
+    averaged, whole, information = (torch.cat(parts) for parts in zip(*blocks, strict=True))
+    return averaged, (whole, information)
+
+
+def _blocks_of_passes(
+    network: nn.Module,
+    dropouts: Sequence[nn.Module],
+    feed: Feed,
+    where: Device,
+    passes: int,
+    batch_size: int | None,
+    seed: int,
+) -> Iterator[Iterator[Tensor]]:
+    """Logits of every pass, of some samples after the other.
+
+    Where only what enters the head is dropped, the rest of the network runs once for all passes.
+    """
+    batches = rows_in_batches(len(feed), batch_size or where.forward_batch)
+    head_only = isinstance(network, Classifier) and list(dropouts) == [network.dropout]
+    together = max(1, KEPT_ROWS // len(batches[0])) if head_only else len(batches)
+
+    def passes_of(first: int) -> Iterator[Tensor]:
+        block = batches[first : first + together]
+        model, kept = network, None
+        if isinstance(network, Classifier) and head_only:
+            model = network.logits_of
+            with where.autocast():
+                kept = [[network.features(view) for view in _views(x, feed)] for x, _ in feed.batches(block)]
+        for number in range(passes):
+            with where.seeded(seed + 1_000_003 * (number + 1) + first, deterministic=False):
+                views = kept or (_views(inputs, feed) for inputs, _ in feed.batches(block))
+                logits = torch.cat([_mean_logits(model, each, where) for each in views])
+            yield logits.double()
+
+    yield from map(passes_of, range(0, len(batches), together))
+
+
+def _pass_means(passes_logits: Iterator[Tensor], passes: int, average: str) -> tuple[Tensor, Tensor, Tensor]:
+    """Averaged logits, entropy of the mean probability and mutual information over the passes."""
+    total = probs = entropy = torch.zeros((), dtype=torch.float64)
+    for logits in passes_logits:
         p = torch.softmax(logits, dim=1)
         total, probs, entropy = total + logits, probs + p, entropy + torch.special.entr(p).sum(dim=1)
     mean_probs = probs / passes
     whole = torch.special.entr(mean_probs).sum(dim=1)
     information = (whole - entropy / passes).clamp_min(0)
     averaged = total / passes if average == "logits" else mean_probs.clamp_min(SMALLEST_PROBABILITY).log()
-    return averaged.float(), (whole.float(), information.float())
-
-
-def _with_dropout(
-    network: nn.Module, dropouts: Sequence[nn.Module], feed: Feed, where: Device, batch_size: int | None
-) -> Tensor:
-    network.eval()
-    for module in dropouts:
-        module.train()
-    batches = feed.batches(rows_in_batches(len(feed), batch_size or where.forward_batch))
-    logits = torch.cat([batch_logits(network, inputs, feed, where) for inputs, _ in batches])
-    network.eval()
-    return logits
+    return averaged.float(), whole.float(), information.float()

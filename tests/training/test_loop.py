@@ -280,3 +280,21 @@ def test_monte_carlo_dropout(bars: Dataset) -> None:
     plain = fit(bars, Settings(**{**QUICK, "epochs": 1}))
     with pytest.raises(InputError, match="has none"):
         predict(plain, bars, passes=5)
+
+
+def test_passes_with_dropout_before_the_head_run_the_body_once(bars: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    trained = fit(bars, Settings(**{**QUICK, "epochs": 1, "model_options": {"width": 4, "dropout": 0.5}}))
+    calls = []
+    body = trained.model.body.forward
+    monkeypatch.setattr(trained.model.body, "forward", lambda inputs: calls.append(len(inputs)) or body(inputs))
+    once = predict(trained, bars, passes=5)
+    assert sum(calls) == len(bars.test)
+    # A dropout elsewhere that drops nothing worth speaking of makes every pass a whole one, with the same draws.
+    trained.model.body.append(torch.nn.Dropout(1e-9))
+    monkeypatch.setattr(torch.nn.Dropout, "forward", _drop_unless_tiny)
+    assert_close(predict(trained, bars, passes=5).logits, once.logits)
+    assert sum(calls) == 6 * len(bars.test)
+
+
+def _drop_unless_tiny(self: torch.nn.Dropout, inputs: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.dropout(inputs, self.p, self.training) if self.p > 1e-6 else inputs
