@@ -216,6 +216,20 @@ def test_sets_of_a_folder_are_those_of_its_rows_together(tmp_path, monkeypatch, 
     assert "leave it out" in text
 
 
+def test_shards_whose_ids_are_words_are_drawn_by_workers_too(tmp_path):
+    p = predictions(60).replace(split="val")
+    named = confide.Predictions(
+        p.logits, p.labels, [f"row {k}" for k in range(60)], "val", columns={"site": ["a", "b"] * 30}
+    )
+    saved_shards(tmp_path / "val", named, 2)
+    work = confide.pipeline.Workers(tmp_path / "parts", "local", 1)
+    drawn, _ = confide.pipeline.sample_folder(tmp_path / "val", rows=30, work=work)
+    alone, _ = confide.pipeline.sample_folder(tmp_path / "val", rows=30)
+    assert 0 < len(drawn) < 60
+    assert drawn.ids.tolist() == alone.ids.tolist()
+    assert drawn.columns["site"].tolist() == alone.columns["site"].tolist()
+
+
 def test_a_folder_is_calibrated_shard_by_shard_by_a_fit_on_drawn_rows(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     whole, other = predictions(1200), predictions(600, seed=1)
