@@ -195,7 +195,7 @@ def _draws_accepted(view: View, score: Any, at: Indices, risk: Floats) -> Floats
     """
     base, clusters = view.base, view.base.design.clusters
     if view.weights is None and clusters is None:
-        return at + 1.0
+        return at.astype(np.float64) + 1
     ordered = sort_with_order(score_values(base.predictions, base.rows_of(score)), base.wrong)
     assert ordered.order is not None
     weights = np.ones(base.n) if view.weights is None else view.weights[ordered.order]

@@ -108,10 +108,10 @@ class SliceReport:
         lines = [*map(str, self.slices), f"Looked at {looked}; p < {LEVEL} after Holm's correction."]
         if not self.slices:
             lines = [f"No slice has a gap beyond chance (looked at {looked})."]
-        asked = [word for word in self.by_label if word in self.attributes]
+        named = [word for word in self.by_label if word in self.attributes]
         left_out = [word for word in self.by_label if word not in self.attributes]
-        if asked:
-            lines.append(f"Mind that {', '.join(asked)} looked at the label: a calibrated model too has gaps by that.")
+        if named:
+            lines.append(f"Mind that {', '.join(named)} looked at the label: a calibrated model too has gaps by that.")
         if left_out:
             lines.append(
                 f"Left out, because a calibrated model too has gaps by what looked at the label: {', '.join(left_out)}."

@@ -90,15 +90,15 @@ def _of_sets(result: SetResult, unit: str) -> Verdict:
         return Verdict(f"The sets hold {size}; without labels nobody can tell whether the promised {promised} is kept.")
     seen = f"{percent(whole.share, 1)} of the sets hold the true class ({between(whole.low, whole.high, 1, 100)})"
     broken = [group for group in result.groups if group.broken]
-    kept = f"the promise of {promised} is kept, as far as {count(whole.n)} {unit} can tell"
+    outcome = f"the promise of {promised} is kept, as far as {count(whole.n)} {unit} can tell"
     if not any(group.promised for group in result.groups):
-        kept = f"{promised} was asked for and nothing promised"
+        outcome = f"{promised} was asked for and nothing promised"
     elif whole.broken:
-        kept = f"the promise of {promised} is not kept"
+        outcome = f"the promise of {promised} is not kept"
     elif broken:
         promises = sum(group.promised for group in result.groups)
-        kept = f"the promise of {promised} is not kept in {len(broken)} of {promises} groups"
-    return Verdict(f"{seen}: {kept}; a set holds {size}.")
+        outcome = f"the promise of {promised} is not kept in {len(broken)} of {promises} groups"
+    return Verdict(f"{seen}: {outcome}; a set holds {size}.")
 
 
 def _of_slices(view: EvaluationView) -> Verdict:
@@ -120,11 +120,11 @@ def _of_decisions(result: DecisionResult, unit: str) -> Verdict:
     cost = result.measured or result.expected
     by = "by the labels" if result.measured else "by the probabilities"
     ends = between(cost.low, cost.high, 3)
-    asked = f"; {count(result.deferred)} of {count(result.n)} {unit} are left to a person" if result.deferred else ""
+    deferred = f"; {count(result.deferred)} of {count(result.n)} {unit} are left to a person" if result.deferred else ""
     saved = ""
     if result.saved and result.saved.low > 0:
         saved = f", {fixed(result.saved.value, 3)} less than the likeliest class would"
-    return Verdict(f"A decision costs {fixed(cost.value, 3)}{f' ({ends})' if ends else ''} {by}{saved}{asked}.")
+    return Verdict(f"A decision costs {fixed(cost.value, 3)}{f' ({ends})' if ends else ''} {by}{saved}{deferred}.")
 
 
 MOST_NAMED = 3  # runs that a headline has room for

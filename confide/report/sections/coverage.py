@@ -320,9 +320,9 @@ def _draw(view: EvaluationView, curves: list[Curve], top: list[float], start: St
             2.6 if curve is curves[0] else 1.6,
         )
     for curve in curves:
-        rows = list(zip(*(curve.columns[name] for name in ("coverage", "risk", "threshold")), strict=True))
+        columns, step = curve.columns, max(1, len(curve.columns["risk"]) // 25)
         whose = f"{curve.model}, " if len(curves) > 1 else ""
-        for c, r, t in rows[:: max(1, len(rows) // 25)]:
+        for c, r, t in list(zip(columns["coverage"], columns["risk"], columns["threshold"], strict=True))[::step]:
             told = f"{whose}{percent(c, 1)} accepted, confidence {fixed(t, 3)} and above: {percent(r, 1)} wrong"
             canvas.value(x(c), y.clip(100 * r), told)
     _key(canvas, view, curves, 36, 6)

@@ -567,8 +567,9 @@ def _error_in(view: EvaluationView, word: str, number: int, curve: Curve) -> Mea
     if number == USUAL and (measured := view.find(word, curve.model, curve.stage)):
         return measured
     bins = bins_of(curve)
-    tested = {name: curve.columns[name][0] for name in ("chance", "chance_high", "p_value") if name in curve.columns}
-    return Measurement(word, _error_of(bins), int(sum(b.count for b in bins)), **tested)
+    chance, chance_high, p = (curve.columns.get(name, (None,))[0] for name in ("chance", "chance_high", "p_value"))
+    n = int(sum(b.count for b in bins))
+    return Measurement(word, _error_of(bins), n, chance=chance, chance_high=chance_high, p_value=p)
 
 
 def _error_of(bins: list[Bin]) -> float:

@@ -180,8 +180,7 @@ def _divided_canvas(
     place = x.clip(cut)
     canvas.line(place, 32, place, 188, "ax")
     # Near an end the two names stand beside each other where there is room, still on their own sides.
-    left, right = (6.5 * len(side) for side in sides)
-    place = min(max(place, left + 6), PHONE - right - 6)
+    place = min(max(place, 6.5 * len(sides[0]) + 6), PHONE - 6.5 * len(sides[1]) - 6)
     canvas.text(place - 6, 10, sides[0], "l e")
     canvas.text(place + 6, 10, sides[1], "l")
     canvas.text(4, 26, "right", "l")  # above the highest bar, and below the lowest
