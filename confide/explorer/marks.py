@@ -114,9 +114,9 @@ class TagMarks:
             if not in_split:
                 continue
             # Samples are looked up among tags, which are far fewer.
-            found = pc.index_in(self.samples.ids[split], value_set=pa.array([tag.id for tag in in_split], pa.string()))
-            rows = np.flatnonzero(found.is_valid().to_numpy(zero_copy_only=False))
-            numbers = found.drop_null().to_pylist()
+            places = pc.index_in(self.samples.ids[split], value_set=pa.array([tag.id for tag in in_split], pa.string()))
+            rows = np.flatnonzero(places.is_valid().to_numpy(zero_copy_only=False))
+            numbers = places.drop_null().to_pylist()
             tagged += [(start + row, in_split[k]) for row, k in zip(rows.tolist(), numbers, strict=True)]
         return tagged
 

@@ -179,7 +179,8 @@ class Measurement:
             >>> row["value"], row["low"], row["high"]
             (0.9, 0.6, 0.98)
         """
-        row = {k: v for k, v in asdict_shallow(self).items() if k not in ("interval", "bounds")}
+        left_out = ("interval", "bounds", "sd") if self.sd is None else ("interval", "bounds")
+        row = {k: v for k, v in asdict_shallow(self).items() if k not in left_out}
         low, high = self.bounds or (None, None)
         return {**row, "low": low, "high": high}
 
