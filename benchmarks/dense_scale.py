@@ -199,8 +199,8 @@ def main() -> None:
         (state / "calibrated.json").write_text(json.dumps(gaps))
     gaps = json.loads((state / "calibrated.json").read_text())
     n, make, counted = args.images, sum(own.make for own in spent), sum(own.count for own in spent)
-    kept = spent[0].memory
-    marks = [k for k in kept if int(k) in (10, 50, 100, 150, 200, 300, 400, spent[0].images)]
+    memory_by_images = spent[0].memory
+    marks = [k for k in memory_by_images if int(k) in (10, 50, 100, 150, 200, 300, 400, spent[0].images)]
     lines = [
         "# Segmented images in streams",
         "",
@@ -212,7 +212,7 @@ def main() -> None:
         f"image, of which a softmax alone takes {softmax_seconds(images):.2f} s), merged and evaluated in "
         f"{evaluated:.1f} s. Largest memory of a process, of which one image's logits and the texture that images are "
         f"made of are {2 * CLASSES * HEIGHT * WIDTH * 4 / 2**20:.0f} MB: "
-        + ", ".join(f"{kept[k]:.0f} MB after {k} images" for k in marks)
+        + ", ".join(f"{memory_by_images[k]:.0f} MB after {k} images" for k in marks)
         + f"; of the one that merges and evaluates {merging:.0f} MB.",
         "",
         "| pixels | n | " + " | ".join(WORDS) + " |",

@@ -114,9 +114,11 @@ class TagMarks:
             if not in_split:
                 continue
             # Samples are looked up among tags, which are far fewer.
-            places = pc.index_in(self.samples.ids[split], value_set=pa.array([tag.id for tag in in_split], pa.string()))
-            rows = np.flatnonzero(places.is_valid().to_numpy(zero_copy_only=False))
-            numbers = places.drop_null().to_pylist()
+            tag_numbers = pc.index_in(
+                self.samples.ids[split], value_set=pa.array([tag.id for tag in in_split], pa.string())
+            )
+            rows = np.flatnonzero(tag_numbers.is_valid().to_numpy(zero_copy_only=False))
+            numbers = tag_numbers.drop_null().to_pylist()
             tagged += [(start + row, in_split[k]) for row, k in zip(rows.tolist(), numbers, strict=True)]
         return tagged
 
