@@ -470,7 +470,11 @@ class Sketch:
             whole = keys.dtype.kind == "i" and keys.ndim == 1 and sums.dtype == np.float64 and sums.shape == shape
             sound = whole and np.isfinite(sums).all() and (sums[:, 0] > 0).all() and (np.diff(keys) > 0).all()
             within = not len(keys) or (keys[0] >= 0 and keys[-1] < table.span)
-            if not (sound and within) or (sums[:, 1:2] > sums[:, :1] + 1e-6).any() or round(float(sums[:, 0].sum())) != self.rows:
+            if (
+                not (sound and within)
+                or (sums[:, 1:2] > sums[:, :1] + 1e-6).any()
+                or round(float(sums[:, 0].sum())) != self.rows
+            ):
                 raise InputError(f"its cells must hold {self.rows} samples, got others; make the sketch again")
         together, place = self._coarse_places()
         counts = np.bincount(place, self.fine.sums[:, 0], len(together.keys))
