@@ -26,9 +26,9 @@ DIRECTION = re.compile(r"overconfident|underconfident|runs ahead|lags behind|off
 HEADINGS = {
     "verdict": re.compile(r"<h1>(.*?)</h1>", re.S),
     "reliability diagram": re.compile(r"<h3>((?:Confidence |Off |Mostly |Within |Too ).*?)</h3>", re.S),
-    "gap by class": re.compile(r"<h3>((?:No class|Every class|\d+ of \d+ classes).*?)</h3>", re.S),
+    "gap by class": re.compile(r"<h3>((?:No single class|Every class|\d+ of \d+ classes).*?)</h3>", re.S),
 }
-NONE = "no class is clearly"
+NONE = "no single class is clearly"
 
 
 def drawn(seed: int, n: int, planted: float = 0.0) -> Predictions:

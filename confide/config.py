@@ -59,6 +59,7 @@ class Config:
     risks: tuple[float, ...] = (0.05, 0.02)
     gallery: int = 6
     seed: int = 0
+    seeds: tuple[int, ...] = ()  # of several trainings of each loss, on the same split; () trains once, with `seed`
     title: str = ""
 
     def __post_init__(self) -> None:
@@ -92,6 +93,7 @@ class Config:
         check_range(self.promise, "config field 'promise'", 0, 1, high_open=True)
         object.__setattr__(self, "gallery", check_number(self.gallery, "config field 'gallery'", 6, 0, MOST_SHOWN))
         object.__setattr__(self, "seed", check_seed(self.seed, "config field 'seed'"))
+        object.__setattr__(self, "seeds", _seeds(self.seeds))
 
     def as_dict(self) -> JsonObject:
         """Plain dictionary, as the manifest keeps it; `from_dict` reads it back."""
@@ -135,6 +137,18 @@ def _risks(value: Any) -> tuple[float, ...]:
         check_number(risk, "config field 'risks'", 0.0, 0, 1)
         check_range(risk, "config field 'risks'", 0, 1, low_open=True, high_open=True)
     return tuple(value)
+
+
+def _seeds(value: Any) -> tuple[int, ...]:
+    """Seeds of several trainings, each another."""
+    if not isinstance(value, (list, tuple)):
+        raise InputError(f"config field 'seeds' must be a list of whole numbers such as [0, 1, 2], got {value!r}")
+    seeds = tuple(check_seed(seed, "config field 'seeds'") for seed in value)
+    if len(seeds) == 1 or len(set(seeds)) < len(seeds):
+        raise InputError(
+            f"config field 'seeds' must hold two different numbers or more, got {list(seeds)}; one alone is 'seed'"
+        )
+    return seeds
 
 
 def _default(name: str) -> Any:

@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from confide.block_sizes import WIDENED_ROWS
 from confide.checks import InputError, as_tensor, check_number, check_range, printable
 from confide.files import formats
 from confide.predictions import IMAGE, Predictions
@@ -63,8 +64,11 @@ def image_rows(
     places = np.arange(size) if truth is None else np.flatnonzero(truth.reshape(-1) != ignore_index)
     if most is not None and len(places) > most:
         places = np.sort(generator(seed, "pixels", number).choice(places, most, replace=False))
-    at = torch.from_numpy(places)
-    rows = values.reshape(classes, size).T.index_select(0, at.to(values.device))
+    at, flat = torch.from_numpy(places).to(values.device), values.reshape(classes, size)
+    rows = values.new_empty(len(places), classes)
+    for first in range(0, len(places), WIDENED_ROWS):  # turned while they are near: twice as fast as all at once
+        part = slice(first, first + WIDENED_ROWS)
+        rows[part] = flat.index_select(1, at[part]).T
     own = None
     if truth is not None:
         counted = truth.reshape(-1)[places]
@@ -170,7 +174,7 @@ def pixels(
     parts, names = [], []
     for number, (image, truth) in enumerate(_pairs(outputs, labels)):
         parts.append(image_rows(image, truth, number, ignore_index, boundary is not None, most, seed))
-        names.append(str(ids[number]) if ids is not None else number)
+        names.append(_image_name(ids, number))
     if not any(len(part.places) for part in parts):
         raise InputError("predictions of pixels need at least one that is not ignored, got none; check ignore_index")
     counts = [len(part.places) for part in parts]
@@ -279,6 +283,15 @@ def _pairs(outputs: Any, labels: Any) -> Iterator[tuple[Any, Any]]:
         yield image, truth
 
 
+def _image_name(ids: Any, number: int) -> str | int:
+    """What an image is called: its id, or its number."""
+    if ids is None:
+        return number
+    if number >= len(ids):
+        raise InputError(f"ids must be one for each image, got {len(ids)} and more images; give the others")
+    return str(ids[number])
+
+
 def _check_entries(part: Any, what: str) -> None:
     if not hasattr(part, "__iter__") or not getattr(part, "ndim", 1):
         raise InputError(f"{what} must be lists, one entry an image, got {printable(repr(part))[:60]}")
@@ -286,7 +299,8 @@ def _check_entries(part: Any, what: str) -> None:
 
 def are_pixels(predictions: Predictions) -> bool:
     """Whether these are pixels, each with its place in an image of known size."""
-    return predictions.unit == IMAGE and {PLACE, HEIGHT, WIDTH} <= set(predictions.columns)
+    known = [predictions.columns.get(name) for name in (PLACE, HEIGHT, WIDTH)]
+    return predictions.unit == IMAGE and all(v is not None and v.dtype.kind in "iu" for v in known)
 
 
 def maps(predictions: Predictions, image: Any, shape: tuple[int, int] | None = None) -> tuple[Floats, Floats]:
@@ -392,7 +406,7 @@ def boxes(
         if any((v != np.floor(v)).any() for v in (kinds, real_kinds)):
             raise InputError(f"classes of image {number} must be whole numbers, got others; check that image")
         right, overlap = matched(near, sure, kinds, real, real_kinds, iou)
-        name = str(ids[number]) if ids is not None else number
+        name = _image_name(ids, number)
         values = (sure, right, kinds.astype(np.int64), areas(near), overlap, np.array([name] * len(near)))
         for key, value in zip(parts, values, strict=True):
             parts[key].append(value)

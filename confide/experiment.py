@@ -26,7 +26,7 @@ from confide.pipeline import PREDICTED_CLASS, RAW, EvaluatedStage
 from confide.predictions import Predictions
 from confide.records import Dataset, Features, Scores
 from confide.results import About, Evaluation
-from confide.store import DataNote, RunFolder, environment
+from confide.store import DataNote, RunFolder, environment, seed_name
 from confide.training.settings import suited_settings
 from confide.types import JsonObject, Options
 
@@ -73,7 +73,8 @@ def run(config: str | Path | Options | Config, out: str | Path | None = None, **
         ('report.html', 0)
     """
     config = load_config(config, **changes)
-    settings = {loss.name: pipeline.settings_of(config, loss) for loss in config.losses}
+    models = trained_models(config)
+    settings = {model.name: pipeline.settings_of(config, model.loss, model.seed) for model in models}
     if out is None:
         out = Path("runs") / check_name(config.title or "run", "config field 'title', without a run folder,")
     with RunFolder(out, config.as_dict(), config.seed) as folder:
@@ -82,14 +83,35 @@ def run(config: str | Path | Options | Config, out: str | Path | None = None, **
         rows = {split: extract(folder, config, dataset, split) for split in dataset.splits}
         scores = score(folder, config, rows, settings)
         stages: list[EvaluatedStage] = []
-        for loss in config.losses:
-            predictions = train(folder, loss, settings[loss.name], dataset, scores)
-            trust_values = fit_trust(folder, config, loss, predictions, rows)
-            for stage in calibrate(folder, config, loss, predictions, rows, scores.get(PREDICTED_CLASS)):
+        for model in models:
+            predictions = train(folder, model.name, settings[model.name], dataset, scores)
+            trust_values = fit_trust(folder, config, model.name, predictions, rows)
+            for stage in calibrate(folder, config, model.name, predictions, rows, scores.get(PREDICTED_CLASS)):
                 ranked_by = trust_values if stage.name == RAW else {}
-                stages.append(evaluate(folder, config, loss, stage, scores["test"], ranked_by))
+                stages.append(evaluate(folder, config, model, stage, scores["test"], ranked_by))
         evaluation = conclude(folder, config, dataset, stages, scores["test"])
         return Outcome(folder.path, evaluation, write_report(folder, evaluation), tuple(folder.computed))
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """One network of an experiment: the name that its files carry, its loss and its seed."""
+
+    name: str
+    loss: MethodChoice
+    seed: int
+    seed_of: str | None = None  # the model's name in tables, where it is trained with several seeds
+
+
+def trained_models(config: Config) -> list[TrainedModel]:
+    """One network for each loss, or for each loss and seed; all see the same split of the data."""
+    if not config.seeds:
+        return [TrainedModel(loss.name, loss, config.seed) for loss in config.losses]
+    return [
+        TrainedModel(seed_name(loss.name, seed), loss, seed, loss.name)
+        for loss in config.losses
+        for seed in config.seeds
+    ]
 
 
 def open_data(folder: RunFolder, config: Config) -> Dataset:
@@ -172,15 +194,15 @@ def score(
 
 
 def train(
-    folder: RunFolder, loss: MethodChoice, settings: training.Settings, dataset: Dataset, scores: Mapping[str, Scores]
+    folder: RunFolder, model: str, settings: training.Settings, dataset: Dataset, scores: Mapping[str, Scores]
 ) -> dict[str, Predictions]:
-    """Predictions of a model trained with one loss, on every split but its own."""
-    home = folder.paths.model(loss.name)
+    """Predictions of a trained model, on every split but its own."""
+    home = folder.paths.model(model)
     kind = training.group_scores_kind(settings)
     record = dataset.split(settings.record)
-    history = training.SampleHistory(folder.paths.history(loss.name), record.labels, settings.record)
+    history = training.SampleHistory(folder.paths.history(model), record.labels, settings.record)
     folder.stage(
-        f"train:{loss.name}",
+        f"train:{model}",
         uses=settings.as_dict(),
         after=("data", STAGE_OF_SCORES.get(kind, "difficulty:train")),
         file=home / "model.safetensors",
@@ -194,9 +216,9 @@ def train(
 
     def predict(split: str) -> Predictions:
         return folder.stage(
-            f"predict:{loss.name}:{split}",
-            after=(f"train:{loss.name}",),
-            file=folder.paths.predictions(loss.name, split),
+            f"predict:{model}:{split}",
+            after=(f"train:{model}",),
+            file=folder.paths.predictions(model, split),
             make=lambda: pipeline.predict(home, dataset, split),
             read=Predictions.load,
         )
@@ -207,7 +229,7 @@ def train(
 def fit_trust(
     folder: RunFolder,
     config: Config,
-    loss: MethodChoice,
+    model: str,
     predictions: Mapping[str, Predictions],
     rows: Mapping[str, Features],
 ) -> dict[str, Tensor]:
@@ -216,19 +238,19 @@ def fit_trust(
 
     def fitted(choice: MethodChoice) -> trust.Trust:
         return folder.stage(
-            f"trust:{loss.name}:{choice.name}",
+            f"trust:{model}:{choice.name}",
             uses={"trust": choice.word, **choice.options},
-            after=(f"predict:{loss.name}:val", "features:val"),
-            file=folder.paths.trust(loss.name, choice.name),
+            after=(f"predict:{model}:val", "features:val"),
+            file=folder.paths.trust(model, choice.name),
             make=lambda: pipeline.fit_trust(choice, predictions["val"], rows["val"]),
             read=trust.load,
         )
 
     def values_of(choice: MethodChoice, predictor: trust.Trust) -> Tensor:
         return folder.stage(
-            f"trusted:{loss.name}:{choice.name}",
-            after=(f"trust:{loss.name}:{choice.name}", f"predict:{loss.name}:test", "features:test"),
-            file=folder.paths.trust_values(loss.name, choice.name, "test"),
+            f"trusted:{model}:{choice.name}",
+            after=(f"trust:{model}:{choice.name}", f"predict:{model}:test", "features:test"),
+            file=folder.paths.trust_values(model, choice.name, "test"),
             make=lambda: predictor(test, rows["test"]),
             write=lambda values, path: formats.write_table(path, {"id": test.ids, "trust": values.cpu().numpy()}),
             read=lambda path: torch.tensor(formats.read_table(path)[0]["trust"]),
@@ -249,7 +271,7 @@ class Stage:
 def calibrate(
     folder: RunFolder,
     config: Config,
-    loss: MethodChoice,
+    model: str,
     predictions: Mapping[str, Predictions],
     rows: Mapping[str, Features],
     scores: Scores | None,
@@ -263,10 +285,10 @@ def calibrate(
         goes_by = [STAGE_OF_SCORES[PREDICTED_CLASS]] if choice.by_difficulty else []
         goes_by += ["features:train", "features:val"] if choice.looks_at_features else []
         return folder.stage(
-            f"calibrate:{loss.name}:{choice.name}",
+            f"calibrate:{model}:{choice.name}",
             uses={"calibrator": choice.word, **choice.options},
-            after=(f"predict:{loss.name}:val", *goes_by),
-            file=folder.paths.calibrator(loss.name, choice.name),
+            after=(f"predict:{model}:val", *goes_by),
+            file=folder.paths.calibrator(model, choice.name),
             make=lambda: pipeline.fit_calibrator(choice, known["val"], rows=rows),
             read=calibrators.load,
         )
@@ -280,20 +302,25 @@ def calibrate(
 
 
 def evaluate(
-    folder: RunFolder, config: Config, loss: MethodChoice, stage: Stage, scores: Scores, trust_values: dict[str, Tensor]
+    folder: RunFolder,
+    config: Config,
+    model: TrainedModel,
+    stage: Stage,
+    scores: Scores,
+    trust_values: dict[str, Tensor],
 ) -> EvaluatedStage:
     """Metrics with intervals of one model at one stage, by class and difficulty, and thresholds to promise."""
-    after = ["difficulty:test", *(f"predict:{loss.name}:{split}" for split in stage.predictions)]
-    after += [f"trust:{loss.name}:{name}" for name in trust_values]
-    after += [f"calibrate:{loss.name}:{stage.name}"] if stage.calibrator is not None else []
+    after = ["difficulty:test", *(f"predict:{model.name}:{split}" for split in stage.predictions)]
+    after += [f"trust:{model.name}:{name}" for name in trust_values]
+    after += [f"calibrate:{model.name}:{stage.name}"] if stage.calibrator is not None else []
     evaluation = folder.stage(
-        f"evaluate:{loss.name}:{stage.name}",
+        f"evaluate:{model.name}:{stage.name}",
         uses={"metrics": config.metrics, "seed": config.seed, "risks": list(config.risks)},
         after=after,
-        file=folder.paths.model_evaluation(loss.name, stage.name),
+        file=folder.paths.model_evaluation(model.name, stage.name),
         make=lambda: pipeline.evaluate_model(
             stage.predictions,
-            model=loss.name,
+            model=model.name,
             stage=stage.name,
             metrics=config.metrics,
             scores=scores,
@@ -303,7 +330,9 @@ def evaluate(
         ),
         read=Evaluation.load,
     )
-    return EvaluatedStage(loss.name, stage.name, stage.predictions["test"], evaluation, stage.calibrator)
+    return EvaluatedStage(
+        model.name, stage.name, stage.predictions["test"], evaluation, stage.calibrator, model.seed_of
+    )
 
 
 def conclude(
@@ -312,7 +341,9 @@ def conclude(
     """All evaluations in one, with paired tests, training curves and samples to look at."""
 
     def make() -> Evaluation:
-        logs = {loss.name: training.Trained.load(folder.paths.model(loss.name)) for loss in config.losses}
+        logs = {
+            name: training.Trained.load(folder.paths.model(name)) for name in dict.fromkeys(s.model for s in stages)
+        }
         return pipeline.conclude(
             stages,
             dataset,

@@ -18,6 +18,7 @@ from torch import Tensor
 from confide.block_sizes import CACHED, CACHED_FLOAT64, DEVICE_MEMORY, rows_in
 from confide.checks import InputError
 from confide.numerics.binning import width_bin_of, width_edges
+from confide.numerics.blocks import in_parts
 from confide.types import Floating, Floats
 
 SMALLEST_PROBABILITY = 1e-12
@@ -159,7 +160,7 @@ class ClassCounter:
         """A block of unnormalised probabilities: p = weights / scale[:, None]; top is the largest p of each row."""
         own = None if self.weights is None else self.weights[self.rows : self.rows + len(scale)]
         self.rows += len(scale)
-        self.columns += ((1 if own is None else own) / scale) @ weights
+        self.columns += column_sums(weights, (1 if own is None else own) / scale)
         if self.bins == 1:
             return
         # Where the rest of a row is less than the first edge, only its largest probability lies above it.
@@ -173,6 +174,18 @@ class ClassCounter:
         row = cells // self.num_classes
         above = weights.reshape(-1)[cells] / scale[row]
         self._keep(cells - row * self.num_classes, above, None if own is None else own[row])
+
+    def of_rows(self, part: slice) -> ClassCounter:
+        """An empty counter of some rows."""
+        weights = None if self.weights is None else self.weights[part]
+        return ClassCounter(self.num_classes, self.bins, self.closed, weights)
+
+    def add_counted(self, other: ClassCounter) -> None:
+        """What a counter of further rows has seen of their probabilities."""
+        other._flush()
+        self.rows += other.rows
+        for name in ("columns", "count", "confidence", "squares"):
+            getattr(self, name).__iadd__(getattr(other, name))
 
     def _keep(self, columns: NDArray[np.int64], probs: Floating, weights: Floats | None) -> None:
         self._columns.append(columns)
@@ -256,20 +269,27 @@ def facts_of(
     out = {name: np.empty(n, dtype=values.dtype) for name in names}
     prediction = np.empty(n, dtype=np.int64)
     rows = min(max(n, 1), rows_in(CACHED_FLOAT64, num_classes))
-    shifted, weights = np.empty((rows, num_classes), values.dtype), np.empty((rows, num_classes), values.dtype)
-    mask = np.empty((rows, num_classes), dtype=bool)
     fill = _fill_from_probs if from_probs else _fill_from_logits
-    with np.errstate(all="ignore"):  # NaN and infinity get their own words below
-        for start in range(0, n, rows):
-            block = values[start : start + rows]
-            part, size = slice(start, start + len(block)), len(block)
-            prediction[part] = block.argmax(axis=1)
-            view = {name: vector[part] for name, vector in out.items()}
-            ready = weights[:size]
-            block_labels = None if truth is None else truth[part]
-            scale = fill(block, block_labels, prediction[part], view, shifted[:size], ready)
-            if counter is not None:
-                counter.add(ready, scale, view["confidence"], prediction[part], mask[:size])
+
+    def work(part: slice) -> ClassCounter | None:
+        own = None if counter is None else counter.of_rows(part)
+        shifted, weights = np.empty((rows, num_classes), values.dtype), np.empty((rows, num_classes), values.dtype)
+        mask = np.empty((rows, num_classes), dtype=bool)
+        with np.errstate(all="ignore"):  # NaN and infinity get their own words below
+            for start in range(part.start, part.stop, rows):
+                block = slice(start, min(start + rows, part.stop))
+                size = block.stop - start
+                prediction[block] = values[block].argmax(axis=1)
+                view = {name: vector[block] for name, vector in out.items()}
+                ready, block_labels = weights[:size], None if truth is None else truth[block]
+                scale = fill(values[block], block_labels, prediction[block], view, shifted[:size], ready)
+                if own is not None:
+                    own.add(ready, scale, view["confidence"], prediction[block], mask[:size])
+        return own
+
+    for counted in in_parts(work, n, num_classes, rows):
+        if counter is not None and counted is not None:
+            counter.add_counted(counted)
     if counter is not None and truth is not None:
         counter.add_truth(out["p_true"], truth, out["brier"])
     return _facts_from(
@@ -324,9 +344,9 @@ def _device_pass(
 ) -> _DevicePass:
     """By one kernel where there is one for such rows, else by torch in blocks."""
     if HAS_TRITON and outputs.is_cuda and not from_probs and outputs.dtype != torch.float64:
-        from confide.simplex.sample_facts import NAMES, WIDEST, sample_facts
+        from confide.simplex.sample_facts import MOST_BINS, NAMES, WIDEST, sample_facts
 
-        if outputs.shape[1] <= WIDEST:
+        if outputs.shape[1] <= WIDEST and (edges is None or len(edges) <= MOST_BINS + 1):
             result = sample_facts(outputs, labels, edges, weights, closed)
             known = {name: v for name, v in zip(NAMES, result.values, strict=True) if _known(name, labels)}
             return _DevicePass(known, result.prediction, result.columns, result.cells)
@@ -407,7 +427,7 @@ def _fill_from_logits(
     flat = weights.reshape(-1)
     # Without the largest term the sum keeps its digits when all others vanish: 1 - p = others / (1 + others).
     flat[top_at] = 0
-    others = weights @ np.ones(weights.shape[1], weights.dtype)
+    others = row_sums(weights)
     scale: Floating = 1 + others
     spread = row_dot(weights, shifted)
     if not np.isfinite(spread).all():
@@ -460,6 +480,35 @@ def _fill_from_probs(
     return np.ones(len(block), dtype=block.dtype)
 
 
+# Sums by torch's BLAS, which has one thread where parts of the rows have threads of their own, or by numpy's loops.
+
+SHORT_ROW, LONG_ROW = 32, 8192
+"""Of fewer classes numpy's own loops are quicker than a call of BLAS a row, of more its BLAS takes threads."""
+
+
+def row_sums(values: Floating) -> Floating:
+    """Sum of each row."""
+    tensor = torch.from_numpy(values)
+    return np.asarray(torch.mv(tensor, torch.ones(tensor.shape[1], dtype=tensor.dtype)).numpy())
+
+
+SUMMED = 512
+"""Rows that are summed in float32; sums of more would lose digits, and are added up in float64."""
+
+
+def column_sums(values: Floating, weights: Floating) -> Floats:
+    """Sum over the rows, each times its weight."""
+    if values.dtype != weights.dtype:
+        return np.asarray(np.einsum("n,nc->c", weights, values), dtype=np.float64)
+    rows, scale = torch.from_numpy(values), torch.from_numpy(weights)
+    whole = len(rows) // SUMMED * SUMMED
+    sums = torch.mv(rows[whole:].T, scale[whole:]).double()
+    if whole:
+        parts = torch.bmm(scale[:whole].view(-1, 1, SUMMED), rows[:whole].view(-1, SUMMED, rows.shape[1]))
+        sums += parts.double().sum(dim=(0, 1))
+    return np.asarray(sums.numpy())
+
+
 def row_max(values: Floating) -> Floating:
     """Largest of each row; numpy is slow at it for short rows."""
     return np.asarray(torch.from_numpy(values).amax(dim=1).numpy())
@@ -467,7 +516,7 @@ def row_max(values: Floating) -> Floating:
 
 def row_dot(left: Floating, right: Floating) -> Floating:
     """Sum over each row of the products."""
-    if hasattr(np, "vecdot"):
+    if SHORT_ROW < left.shape[1] < LONG_ROW and hasattr(np, "vecdot"):
         return np.asarray(np.vecdot(left, right))
     return np.asarray(np.einsum("nc,nc->n", left, right))
 

@@ -122,7 +122,11 @@ def difficulty(source: Any, ax: Any = None, *, scores: Scores | None = None) -> 
     evaluation, ax = _evaluation(source, scores), _axes(ax)
     curves = _curves(evaluation, "error_by_difficulty", None)
     if not curves:
-        raise InputError("the evaluation knows no difficulty; pass scores=, or evaluate(..., scores=...)")
+        what = "the evaluation knows" if isinstance(source, Evaluation) else "predictions alone know"
+        raise InputError(
+            f"{what} no difficulty; pass scores=, such as confide.difficulty.score('rmd', features, labels), "
+            "or evaluate(..., scores=...)"
+        )
     for k, curve in enumerate(curves):
         rows = {name: np.asarray(values, dtype=np.float64) for name, values in curve.columns.items()}
         place = np.arange(1, len(rows["error"]) + 1)

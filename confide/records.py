@@ -294,6 +294,8 @@ class Features:
         if [len(shape) for shape in shapes] != [2, 1, 1] or len({shape[0] for shape in shapes}) != 1:
             values, labels, ids = shapes
             raise InputError(f"features must be n x d with n labels and n ids, got shapes {values}, {labels} and {ids}")
+        if np.asarray(self.labels).dtype.kind not in "iu":
+            class_indices(self.labels, "features")  # refuses words and fractions
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -36,6 +36,7 @@ __all__ = [
     "environment",
     "lock_file",
     "read_manifest",
+    "seed_name",
 ]
 
 KEY_FORMAT = "run/1"
@@ -54,6 +55,11 @@ OLD_NAMES = {
 }
 """What files were called before: in run folders of format run/1, and in training folders of that time."""
 NO_SPLITS = frozenset(Path(name).stem for new, old in OLD_NAMES.items() for name in (new, *old))
+
+
+def seed_name(model: str, seed: int) -> str:
+    """The name of one of several networks that differ in their seed."""
+    return f"{model}-seed={seed}"
 
 
 @dataclass(frozen=True)

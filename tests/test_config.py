@@ -11,7 +11,7 @@ import pytest
 from confide import calibrators, difficulty, features, losses, pipeline, trust
 from confide.checks import InputError, OptionError
 from confide.cli.main import main
-from confide.config import load_config
+from confide.config import MOST_SHOWN, load_config
 
 LEVELS = "[" * 80 + "]" * 80
 BOMB = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]" + "".join(
@@ -125,3 +125,34 @@ def test_no_option_of_any_stage_is_without_limits_before_the_work() -> None:
                     method.check_values({name: odd})
                     accepted.append((method.word, name, odd))
     assert accepted == []
+
+
+def test_limits_of_a_config_belong_to_it() -> None:
+    """At the limit it is taken, beyond it is refused."""
+    for line, inside, outside in (
+        ("gallery", (0, MOST_SHOWN), (-1, MOST_SHOWN + 1)),
+        ("promise", (0, 0.999), (-0.001, 1)),
+        ("seed", (-(2**53), 2**53), (-(2**53) - 1, 2**53 + 1)),
+    ):
+        for value in inside:
+            assert getattr(load_config({"data": "fashion-sample", line: value}), line) == value
+        for value in outside:
+            with pytest.raises(InputError):
+                load_config({"data": "fashion-sample", line: value})
+    by = {"word": "temperature", "by": "difficulty", "bands": 2}
+    for bands in (2, calibrators.MOST_BANDS):
+        load_config({"calibrators": [{**by, "bands": bands}]})
+    for bad in ({"bands": 1}, {"bands": calibrators.MOST_BANDS + 1}, {"shrinkage": -0.1}, {"by": "age"}):
+        with pytest.raises(InputError):
+            load_config({"calibrators": [{**by, **bad}]})
+    load_config({"calibrators": [{**by, "shrinkage": 0.0}]})
+    for word in ("cached", "auto"):
+        assert load_config({"features": word}).features.word == word
+        with pytest.raises(InputError):
+            load_config({"trust": [word]})
+    with pytest.raises(InputError, match="has 'a' twice"):
+        load_config({"trust": [{"word": "mcp", "name": "a"}, {"word": "entropy", "name": "a"}]})
+    with pytest.raises(InputError, match="must name at least one loss"):
+        load_config({"losses": []})
+    with pytest.raises(InputError, match="must hold 'key: value' pairs"):
+        load_config({"data_options": 5})

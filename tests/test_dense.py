@@ -129,3 +129,10 @@ def test_labels_and_classes_that_are_fractions_are_refused_and_not_cut_off():
         dense.boxes(box, [[0.9]], [[0.5]], box, [[0]])
     with pytest.raises(InputError, match="image 1 has no labels"):
         dense.pixels(np.zeros((2, 3, 2, 2)), np.zeros((1, 2, 2), dtype=int))
+
+
+def test_fewer_ids_than_images_are_one_line():
+    with pytest.raises(InputError, match="ids must be one for each image, got 1 and more images"):
+        dense.pixels(np.zeros((2, 3, 4, 4)), np.zeros((2, 4, 4), int), ids=["a"])
+    with pytest.raises(InputError, match="ids must be one for each image, got 0 and more images"):
+        dense.boxes([[[0, 0, 1, 1]]], [[0.5]], [[0]], [[]], [[]], ids=[])

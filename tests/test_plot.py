@@ -55,7 +55,7 @@ def test_every_chart_is_drawn_into_axes_of_its_own():
 
 
 def test_what_is_not_there_is_said():
-    with pytest.raises(InputError, match="knows no difficulty; pass scores="):
+    with pytest.raises(InputError, match="predictions alone know no difficulty; pass scores=, such as"):
         confide.plot.difficulty(predictions())
     with pytest.raises(InputError, match="no risk-coverage curve of 'trust'; it has entropy, msp"):
         confide.plot.risk_coverage(predictions(), score="trust")

@@ -207,3 +207,9 @@ def test_a_column_that_a_file_would_take_for_something_else_is_not_lost_in_silen
     record = Predictions([[2.0, 0.0], [0.0, 1.0]], [0, 1], columns={name: np.array([3, 4])})
     with pytest.raises(InputError, match="rename"):
         record.save(tmp_path / "val.parquet")
+
+
+def test_columns_of_a_structured_array_do_not_end_in_a_traceback():
+    table = np.array([(1, "a", 0.9), (0, "b", 0.4)], dtype=[("correct", "i8"), ("group", "U1"), ("confidence", "f8")])
+    predictions = Predictions.from_pairs(table["correct"], table["confidence"])
+    assert predictions.facts.confidence.tolist() == pytest.approx([0.9, 0.4])

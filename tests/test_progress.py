@@ -71,3 +71,73 @@ def test_where_the_result_will_be_is_told_once_before_long_work(
         with Progress("train", 2, patience=0) as progress:
             progress.step(2)
     assert capsys.readouterr().err.count("the result will be in runs/mine\n") == 1
+
+
+class Clock:
+    now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    own = Clock()
+    monkeypatch.setattr("confide.progress.time", own)
+    monkeypatch.setattr(Progress, "quiet", False)
+    monkeypatch.setattr(Progress, "result", "")
+    return own
+
+
+def test_a_log_file_gets_a_line_every_tenth_after_ten_seconds(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress("train", 40) as progress:
+        for _ in range(40):
+            clock.now += 1
+            progress.step(1, "loss")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [f"train {5 * k:3d} %  {40 - 2 * k} s left  loss" for k in range(6, 21, 2)]
+
+
+def test_a_terminal_is_drawn_after_two_seconds_and_five_times_a_second(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with Progress("train", 40) as progress:
+        for _ in range(25):
+            clock.now += 0.125
+            progress.step()
+        assert capsys.readouterr().err.split("\r\x1b[K")[1:] == [
+            "train  40 %  3 s left  ",
+            "train  45 %  3 s left  ",
+            "train  50 %  2 s left  ",
+            "train  55 %  2 s left  ",
+            "train  60 %  2 s left  ",
+        ]
+        progress.step(14)
+        clock.now += 0.01
+        progress.step(1, "x" * 200)
+    shown = capsys.readouterr().err.split("\r\x1b[K")
+    assert [len(line) for line in shown] == [0, 110, 0]
+    assert shown[1].startswith("train 100 %  0 s left  xxx")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(59.4, "59 s"), (59.6, "1 min 00 s"), (3599, "59 min 59 s"), (3600, "1 h 00 min"), (7380, "2 h 03 min")],
+)
+def test_a_span_is_told_in_its_two_largest_units(seconds: float, text: str) -> None:
+    from confide.progress import _span
+
+    assert _span(seconds) == text
+
+
+def test_work_of_nothing_is_a_step_long(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with Progress("train", 0) as progress:
+        clock.now += 2
+        progress.step(0)
+        clock.now += 1
+        progress.step(3)
+    assert capsys.readouterr().err == "\r\x1b[Ktrain   0 %  2 s left  \r\x1b[Ktrain 100 %  0 s left  \r\x1b[K"

@@ -83,3 +83,33 @@ def test_joined_scores_keep_the_columns_that_all_parts_have():
     second = Scores(np.array([3]), np.array([0.3]), "rmd", columns={"verdict": np.array(["c"]), "other": np.array([1])})
     assert Scores.joined([first, second]).columns["verdict"].tolist() == ["a", "b", "c"]
     assert list(Scores.joined([first, second]).columns) == ["verdict"]
+
+
+@pytest.mark.parametrize("kind", ["array", "texts", "objects", "pictures"])
+def test_whatever_changes_in_a_split_changes_its_fingerprint(kind, monkeypatch):
+    monkeypatch.setattr("confide.records.WIDENED_ROWS", 2)
+    values = np.arange(15.0).reshape(5, 3)
+    inputs = {
+        "array": values,
+        "texts": [f"text {k}" for k in range(5)],
+        "objects": np.array([f"text {k}" for k in range(5)], dtype=object),
+        "pictures": list(values.astype(np.uint8)),
+    }[kind]
+    labels, ids = np.arange(5) % 2, np.array(list("abcde"))
+
+    def changed(row: int):
+        other = inputs.copy()
+        other[row] = "other" if kind in ("texts", "objects") else values[row].astype(np.uint8) + 1
+        return other
+
+    splits = [Split(inputs, labels, ids), Split(inputs, labels[::-1] ^ 1, ids), Split(inputs, labels, ids[::-1])]
+    splits += [Split(changed(row), labels, ids) for row in range(5)]
+    assert len({split.fingerprint for split in splits}) == len(splits)
+    assert Split(inputs, labels.astype(np.int32), ids).fingerprint == splits[0].fingerprint
+
+
+def test_word_labels_of_features_are_one_line_before_any_difficulty_meets_them():
+    for labels in (np.array(["a", "b"]), np.array([0.5, 1.0])):
+        with pytest.raises(InputError, match="labels of features must be class indices"):
+            Features(np.zeros((2, 3)), labels, np.arange(2), "pixels")
+    assert len(Features(np.zeros((2, 3)), np.array([0.0, 1.0]), np.arange(2), "pixels")) == 2

@@ -7,6 +7,9 @@ switch on runs the tests that reach its block, those of its own family first, up
 fails, or they take five times as long. Survivors are listed in benchmarks/results/mutation.md, to be read: each is a
 missing test, or a change that changes nothing (then it goes to tools/equivalent_mutants.json, with the reason).
 
+In pieces: `--outcomes FILE` adds every outcome to a file and does not try again what stands there, `--packages` takes
+some packages, `--map FILE` keeps what the tests reach; `--page FILE ...` writes the page from such files.
+
 Not tried is what changes speed, looks or words alone: `_silent_parts` holds the rules.
 """
 
@@ -17,6 +20,7 @@ import ast
 import atexit
 import builtins
 import copy
+import ctypes
 import gc
 import json
 import os
@@ -45,7 +49,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "mutation.md"
 EQUIVALENT = ROOT / "tools" / "equivalent_mutants.json"
 LONGEST = 40.0
-"""CPU-seconds of tests that a mutant meets at most, the quickest of those that reach it."""
+"""CPU-seconds of tests that a mutant meets at most, the quickest of those that reach it, if no other are asked for."""
 PYTEST = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "timeout=0", "-W", "ignore::pytest.PytestWarning")
 
 COMPARISONS = {
@@ -143,7 +147,9 @@ def _silent_parts(node: ast.AST, path: str) -> list[ast.AST]:
         defaults = [*args.defaults, *filter(None, args.kw_defaults)]
         hints = [a.annotation for a in (*args.posonlyargs, *args.args, *args.kwonlyargs) if a.annotation]
         own = [] if isinstance(node, ast.Lambda) else [*node.decorator_list, *filter(None, [node.returns])]
-        looks = not isinstance(node, ast.Lambda) and node.name in ("__repr__", "__str__", "rows_in")
+        looks = not isinstance(node, ast.Lambda) and (
+            node.name in ("__repr__", "__str__", "rows_in") or node.name.endswith("_tile")
+        )
         kernel = any("triton" in ast.unparse(d) for d in own)
         return [node] if looks or kernel else [*defaults, *hints, *own]
     if isinstance(node, ast.If) and "cuda" in ast.unparse(node.test):
@@ -151,7 +157,7 @@ def _silent_parts(node: ast.AST, path: str) -> list[ast.AST]:
     if isinstance(node, ast.IfExp) and "cuda" in ast.unparse(node.test):
         return [node]
     if isinstance(node, ast.Call) and _name(node.func) in SPOKEN | {"rows_in"}:
-        return list(node.args)
+        return [*node.args, *node.keywords]
     if isinstance(node, (ast.BinOp, ast.Compare)) and any(_name(n) in CLOCKS for n in ast.walk(node)):
         return [node]
     if isinstance(node, ast.Assign) and any(_name(n) in SIZES for n in ast.walk(node.value)):
@@ -210,7 +216,10 @@ def _changed(node: ast.expr) -> ast.expr | None:
 
 
 def drawn(each: int, seed: int, packages: list[str]) -> tuple[list[Mutant], Counter[str]]:
-    """So many mutants of every package, three times as many of the files beside the packages; and all there are."""
+    """So many mutants of every package, three times as many of the files beside the packages; and all there are.
+
+    The name of a file beside the packages (random.py) keeps those of the draw that lie in it.
+    """
     equivalent = {tuple(entry["mutant"]) for entry in equivalent_mutants()}
     known: dict[str, list[Mutant]] = {}
     for file in sorted((ROOT / "confide").rglob("*.py")):
@@ -220,8 +229,8 @@ def drawn(each: int, seed: int, packages: list[str]) -> tuple[list[Mutant], Coun
     chosen: list[Mutant] = []
     for package, mutants in sorted(known.items()):
         count = min(3 * each if package == "confide" else each, len(mutants))
-        if not packages or package in packages:
-            chosen += random.Random(f"{seed} {package}").sample(mutants, count)
+        sample = random.Random(f"{seed} {package}").sample(mutants, count)
+        chosen += [m for m in sample if not packages or package in packages or m.path.split("/")[1] in packages]
     return chosen, Counter({package: len(mutants) for package, mutants in known.items()})
 
 
@@ -329,6 +338,32 @@ class TestRun:
     passes: bool
 
 
+@dataclass(frozen=True)
+class Asked:
+    """One call of this tool: its options and the commit."""
+
+    each: int
+    seed: int
+    minutes: float
+    longest: float
+    tests: list[str]
+    commit: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a mutant (killed, endless: killed by time, survived, not reached), in so many CPU-seconds."""
+
+    mutant: Mutant
+    what: str
+    seconds: float
+    asked: Asked
+
+    @property
+    def is_killed(self) -> bool:
+        return self.what in ("killed", "endless")
+
+
 def cpu_seconds() -> float:
     return sum(os.times()[:4])
 
@@ -336,9 +371,11 @@ def cpu_seconds() -> float:
 class Runs:
     """A pytest plugin that takes over once all tests are collected."""
 
-    def __init__(self, folder: Path, mutants: list[Mutant], minutes: float, workers: int, kept: Path | None) -> None:
-        self.folder, self.mutants, self.minutes, self.workers, self.kept = folder, mutants, minutes, workers, kept
-        self.outcomes: list[tuple[Mutant, str]] = []
+    def __init__(
+        self, folder: Path, mutants: list[Mutant], asked: Asked, kept: Path | None, outcomes: Path, workers: int
+    ) -> None:
+        self.folder, self.mutants, self.asked, self.workers = folder, mutants, asked, workers
+        self.kept, self.outcomes = kept, outcomes
         self.tests: dict[str, TestRun] = {}
         self.failed = False
         self.stop_at_failure = False
@@ -357,10 +394,6 @@ class Runs:
         workers = [self.worker(k) for k in range(self.workers)]
         for worker in workers:
             os.waitpid(worker, 0)
-        for file in sorted(self.folder.glob("outcomes-*.jsonl")):
-            for line in file.read_text().splitlines():
-                number, outcome = json.loads(line)
-                self.outcomes.append((self.mutants[number], outcome))
         return True
 
     def worker(self, place: int) -> int:
@@ -371,14 +404,15 @@ class Runs:
         began = time.monotonic()
         try:
             for number in range(place, len(self.mutants), self.workers):
-                if time.monotonic() - began > 60 * self.minutes:
+                if time.monotonic() - began > 60 * self.asked.minutes:
                     break
-                mutant = self.mutants[number]
-                outcome, count = self.outcome(number, mutant)
-                with open(self.folder / f"outcomes-{place}.jsonl", "a", encoding="utf-8") as file:
-                    file.write(json.dumps([number, outcome]) + "\n")
+                mutant, used = self.mutants[number], cpu_seconds()
+                what, count = self.outcome(number, mutant)
+                outcome = Outcome(mutant, what, cpu_seconds() - used, self.asked)
+                with open(self.outcomes, "a", encoding="utf-8") as file:
+                    file.write(json.dumps(asdict(outcome)) + "\n")
                 change = f"{mutant.path}:{mutant.line} {mutant.before!r} -> {mutant.after!r}"
-                print(f"{outcome} {change} ({count} tests)", flush=True)
+                print(f"{what} {change} ({count} tests, {outcome.seconds:.0f} s)", flush=True)
         except BaseException:
             traceback.print_exc()
         finally:
@@ -432,9 +466,10 @@ class Runs:
             reaching = [name for name, run in self.tests.items() if run.passes and is_own(name, mutant)]
         if not reaching:
             return "not reached", 0
-        chosen, whole = [], 0.0
+        chosen: list[str] = []
+        whole = 0.0
         for took, name in sorted((self.tests[name].seconds, name) for name in reaching):
-            if not chosen or whole + took <= LONGEST:
+            if not chosen or whole + took <= self.asked.longest:
                 chosen.append(name)
                 whole += took
         files = Counter(name.partition("::")[0] for name in chosen)
@@ -476,6 +511,8 @@ class Runs:
             status = 9
             try:
                 os.setsid()
+                if sys.platform == "linux":
+                    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # it ends with whoever waits for it
                 said = os.open(output, os.O_WRONLY | os.O_CREAT)
                 os.dup2(said, 1)
                 os.dup2(said, 2)
@@ -517,18 +554,29 @@ def main() -> None:
     parser.add_argument("--packages", nargs="*", default=[], help="only these")
     parser.add_argument("--tests", nargs="*", default=["tests"], help="only these tests")
     parser.add_argument("--map", type=Path, help="a file that keeps what the tests reach from one run to the next")
-    parser.add_argument("--only", type=Path, help="only the mutants that a JSON file of this tool names")
-    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--longest", type=float, default=LONGEST, help="CPU-seconds of tests a mutant meets at most")
+    parser.add_argument("--only", type=Path, help="only the mutants that this file of outcomes has as not killed")
+    parser.add_argument("--outcomes", type=Path, help="a file to which outcomes are added; those in it stand")
+    parser.add_argument("--page", type=Path, nargs="+", help="try nothing: write the page from files of outcomes")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="the page; written at the end where all were tried")
     args = parser.parse_args()
+    out, kept = args.out.resolve(), args.map.resolve() if args.map else None
+    if args.page:
+        out.write_text(page(list(read_outcomes(args.page))), encoding="utf-8")
+        return
     head = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
     commit = head.stdout.strip()  # of what is copied now, whatever comes meanwhile
-    mutants, known = drawn(args.each, args.seed, args.packages)
+    asked = Asked(args.each, args.seed, args.minutes, args.longest, args.tests, commit)
+    mutants, _ = drawn(args.each, args.seed, args.packages)
     if args.only:
-        wanted = {tuple(change) for change in json.loads(args.only.read_text())}
+        wanted = {o.mutant.change for o in read_outcomes([args.only]) if not o.is_killed}
         mutants = [mutant for mutant in mutants if mutant.change in wanted]
-    out, kept = args.out.resolve(), args.map.resolve() if args.map else None
     with TemporaryDirectory() as folder:
         place = Path(folder).resolve()
+        outcomes = args.outcomes.resolve() if args.outcomes else place / "outcomes.jsonl"
+        tried = {outcome.mutant for outcome in read_outcomes([outcomes])}
+        mutants = [mutant for mutant in mutants if mutant not in tried]
+        random.Random(args.seed).shuffle(mutants)  # so that those of a short run are of all packages
         skipped = shutil.ignore_patterns(".git", ".venv", "runs", "build", "__pycache__", ".*_cache", ".hypothesis")
         shutil.copytree(ROOT, place / "copy", ignore=skipped)
         (place / "mutants.json").write_text(json.dumps([asdict(mutant) for mutant in mutants]))
@@ -543,56 +591,72 @@ def main() -> None:
         install(str(place))
         import pytest
 
-        runs = Runs(place, mutants, args.minutes, args.workers, kept)
+        runs = Runs(place, mutants, asked, kept, outcomes, args.workers)
         pytest.main([*PYTEST, *args.tests], plugins=[runs])
-    alive = [mutant.change for mutant, outcome in runs.outcomes if outcome in ("survived", "not reached")]
-    out.with_suffix(".json").write_text(json.dumps(alive)) if out != RESULTS else None
-    out.write_text(page(runs.outcomes, args, known, commit), encoding="utf-8")
+        if not args.outcomes:
+            out.write_text(page(list(read_outcomes([outcomes]))), encoding="utf-8")
 
 
-def page(outcomes: list[tuple[Mutant, str]], args: argparse.Namespace, known: Counter[str], commit: str) -> str:
+# The outcomes, and the page that tells them.
+
+
+def read_outcomes(files: Sequence[Path]) -> Iterator[Outcome]:
+    """The outcomes of several calls; of a mutant that several of them tried, the last."""
+    last: dict[Mutant, Outcome] = {}
+    for file in filter(Path.exists, files):
+        for line in file.read_text(encoding="utf-8").splitlines():
+            row = json.loads(line)
+            mutant = Mutant(**row["mutant"])
+            last[mutant] = Outcome(mutant, row["what"], row["seconds"], Asked(**row["asked"]))
+    yield from last.values()
+
+
+def page(outcomes: list[Outcome]) -> str:
     """The results: killed by package, and every survivor."""
-    used = sum(resource.getrusage(who).ru_utime for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    packages = sorted({mutant.package for mutant, _ in outcomes})
-    rows = [(package, [outcome for mutant, outcome in outcomes if mutant.package == package]) for package in packages]
-    shares = {package: sum(o in ("killed", "endless") for o in all_) / len(all_) for package, all_ in rows}
+    calls = list({json.dumps(asdict(o.asked)): o.asked for o in outcomes}.values())
+    known = drawn(0, 0, [])[1]
+    packages = sorted({o.mutant.package for o in outcomes})
+    rows = [(package, [o for o in outcomes if o.mutant.package == package]) for package in packages]
+    shares = {package: sum(o.is_killed for o in all_) / len(all_) for package, all_ in rows}
     whole = sum(shares[package] * known[package] for package in packages) / sum(known[p] for p in packages)
-    killed = sum(outcome in ("killed", "endless") for _, outcome in outcomes)
+    killed = sum(o.is_killed for o in outcomes)
+    seeds, each = sorted({call.seed for call in calls}), max(call.each for call in calls)
+    some = sorted({test for call in calls for test in call.tests} - {"tests"})
     lines = [
         "# Mutation",
         "",
-        f"**{killed} of {len(outcomes)} random mutants killed ({100 * killed / len(outcomes):.1f} %)**, "
-        f"{args.each} of every package and {3 * args.each} of the files beside the packages, where they have so many;",
-        f"every package weighted by its {sum(known.values()):,} places: {100 * whole:.1f} %. Each mutant met the fast "
-        f"tests that reach its block, at most {LONGEST:g} CPU-seconds of them;",
+        f"**{killed} of {len(outcomes)} random mutants killed ({100 * killed / len(outcomes):.1f} %)**; every package "
+        f"weighted by its places ({sum(known[p] for p in packages):,} in all): {100 * whole:.1f} %.",
+        f"At most {each} of every package and {3 * each} of the files beside the packages were drawn a call. Each met "
+        f"the quickest of the fast tests that reach its block, at most {max(c.longest for c in calls):g} CPU-seconds;",
         "one that no fast test reaches counts as not killed. What changes speed, looks or words alone is not tried; "
         f"{len(equivalent_mutants())} mutants",
         "that change nothing are listed with their reasons in `tools/equivalent_mutants.json` and not drawn.",
         *(
-            ["", "**A lower bound: only the tests of the command were tried.** All fast tests together kill more."]
-            if args.tests != ["tests"]
+            [f"Of some, not all tests were asked but those of {', '.join(f'`{t}`' for t in some)}: a lower bound."]
+            if some
             else []
         ),
         "",
-        f"`python tools/mutate.py --each {args.each} --seed {args.seed}"
-        f"{' --packages ' + ' '.join(args.packages) if args.packages else ''}"
-        f"{' --tests ' + ' '.join(args.tests) if args.tests != ['tests'] else ''}`, "
-        f"commit {commit}, {platform.machine()}, {os.cpu_count()} cores, {used / 60:.0f} CPU-minutes.",
+        f"`python tools/mutate.py --each {each} --seed S --outcomes FILE`, then `--page FILE ...`; seeds "
+        f"{', '.join(map(str, seeds))}; commits {', '.join(sorted({call.commit for call in calls}))}; "
+        f"{platform.machine()}, {os.cpu_count()} cores, {sum(o.seconds for o in outcomes) / 60:.0f} CPU-minutes.",
         "",
         "| package | places | mutants | killed | of these by time | survived | not reached |",
         "|---|---|---|---|---|---|---|",
         *(
-            f"| {package} | {known[package]:,} | {len(all_)} | {100 * shares[package]:.0f} % "
-            f"| {all_.count('endless')} | {all_.count('survived')} | {all_.count('not reached')} |"
+            f"| {package} | {known[package]:,} | {len(all_)} | {100 * shares[package]:.0f} % | "
+            + " | ".join(str(sum(o.what == what for o in all_)) for what in ("endless", "survived", "not reached"))
+            + " |"
             for package, all_ in rows
         ),
         "",
         "## Survivors",
         "",
         *(
-            f"- {outcome}: `{m.path}:{m.line}` `{_short(m.before)}` → `{_short(m.after)}`"
-            for m, outcome in sorted(outcomes, key=lambda pair: (pair[0].path, pair[0].line))
-            if outcome not in ("killed", "endless")
+            f"- {o.what}: `{o.mutant.path}:{o.mutant.line}` `{_short(o.mutant.before)}` → `{_short(o.mutant.after)}`"
+            for o in sorted(outcomes, key=lambda o: (o.mutant.path, o.mutant.line))
+            if not o.is_killed
         ),
     ]
     return "\n".join(lines) + "\n"

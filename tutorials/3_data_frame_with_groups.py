@@ -21,10 +21,10 @@ frame = {
     "site": site,
     "weight": np.where(site == "north", 2.0, 1.0),  # only every other patient of the north was sampled
 }
-predictions = confide.Predictions.from_frame(frame, probs=["healthy", "ill"])
+predictions = confide.Predictions.from_frame(frame, probs=["healthy", "ill"], weight="weight")
 print(predictions, list(predictions.columns))
 
-# %% Every metric by site, with intervals; the column `weight` counts by itself.
+# %% Every metric by site, with intervals; every sample counts by its weight.
 evaluation = confide.evaluate(predictions, by="site")
 for row in evaluation.measurements:
     if row.metric == "confidence_gap" and (row.group or "site=").startswith("site="):

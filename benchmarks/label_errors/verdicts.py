@@ -2,10 +2,11 @@
 
     python -m benchmarks.label_errors.verdicts FOLDER -o benchmarks/results/label_verdicts.md
 
-FOLDER holds what there is of: lite0.npz and pixels.npz (features of the first CIFAR-10 training images in their order,
-with the published labels; `confide score DATA --write-features FILE` makes such files), minilm.npz (of texts), and
-cifar10n.npz (labels that people gave to the training images). The embedded Fashion-MNIST sample joins them with its own
-features and with pixels. Wrong labels are planted at random (0, 2, 5, 20 %) or are those of people.
+FOLDER holds what there is of: lite0.npz and pixels.npz (features of the first CIFAR-10 training images in their
+order, with the published labels; `confide score DATA --write-features FILE` makes such files), banking.npz and
+clinc.npz (of texts), nette.npz (of other images), and cifar10n.npz (labels that people gave to the
+training images). The embedded Fashion-MNIST sample joins them with its own features and with pixels. Wrong labels are
+planted at random (0, 2, 5, 20 %) or are those of people.
 """
 
 from __future__ import annotations
@@ -27,15 +28,23 @@ PLANTED = (0.0, 0.02, 0.05, 0.2)
 FILES = {
     "lite0": "CIFAR-10, EfficientNet-Lite0",
     "pixels": "CIFAR-10, pixels",
-    "minilm": "Banking77, MiniLM",
+    "banking": "Banking77, MiniLM",
+    "clinc": "CLINC150, MiniLM",
+    "nette": "Imagenette, EfficientNet-Lite0",
 }
-HEAD = """The estimate is meant to be too high rather than too low: the floor of wrong labels is taken at its lower
-confidence limit, and half of it counts. Published labels count as true here, and some are not: Banking77 says
-"contactless_not_working" of "How can i get new card?". One reader, who saw what was
-suggested, found 19 of the 42 that count as false in its row of 2 % to have a wrong published label: 14 % would be left.
-EfficientNet-Lite0 saw the 32-pixel images at 112 pixels, `pixels` are means of 4 x 4. "Cannot tell": no label is called
-wrong. The constants of the estimate were chosen on other draws of the same rows, with their false rates and the labels
-of people in sight: on data of your own expect more.
+HEAD = """A list keeps the upper 95 % limit of its rate within 20 %: the limit counts the chance of the draw and how
+unsure the fitted tails are. The floor of wrong labels is taken at its lower confidence limit, and half of it counts.
+
+Published labels count as true here, and some are not: Banking77 says "contactless_not_working" of "How can i get new
+card?", and Ying and Thomas (2022) doubt 14 % of its labels. EfficientNet-Lite0 saw all images at 112 pixels, `pixels`
+are means of 4 x 4. "Cannot tell": no label is called wrong.
+
+How it was chosen: floor and tails on other draws of the Fashion-MNIST, CIFAR-10 and Banking77 rows; the number of
+suspects for three tails on other draws of Fashion-MNIST with 500 samples; one fit for all samples, not one for each
+half, with Fashion-MNIST and these very draws of Banking77 in sight. The limit has no constant that was tuned.
+CLINC150 was looked at once, after all of these. What no estimate from features can see: samples of one class that
+look wholly like another. In a simulation with heavy-tailed features, where 40 % of the labels are not the likeliest
+class, 27 to 48 % of the labels called wrong were right.
 
 | data and features | errors | samples | wrong | not the likeliest class | called wrong | false | estimated | found |
 |---|---|---|---|---|---|---|---|---|"""
@@ -143,7 +152,7 @@ def measured(folder: Path, seeds: range) -> list[Outcome]:
 def page(outcomes: list[Outcome], seeds: range, command: str) -> str:
     """The results as a page."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-    over = [f"{o.data}, {o.errors}" for o in outcomes if o.listed >= 10 and o.false > 0.2 * o.listed]
+    over = [f"{o.data}, {o.errors}" for o in outcomes if o.false > 0.2 * o.listed and o.wrong]
     listed, false = sum(o.listed for o in outcomes), sum(o.false for o in outcomes)
     clean = [o for o in outcomes if not o.wrong]
     lines = [
@@ -156,7 +165,7 @@ def page(outcomes: list[Outcome], seeds: range, command: str) -> str:
         "",
         f"In all {listed:,} labels were called wrong and {100 * false / max(listed, 1):.1f} % of these were right.",
         f"Without errors {sum(o.listed for o in clean):,} of {sum(o.n for o in clean):,} labels were called wrong.",
-        f"Ten or more called wrong and over 20 % of them right: {'; '.join(over) or 'none'}.",
+        f"Rows with errors where over 20 % of the labels called wrong are right: {'; '.join(over) or 'none'}.",
         HEAD,
     ]
     for o in outcomes:

@@ -2,7 +2,7 @@
 
     python -m benchmarks.speed.losses --device cuda
 
-Run by itself with two numbers, `python -m benchmarks.speed.losses_gpu PART PARTS`, it compiles that share of the
+Run by itself, `python -m benchmarks.speed.losses_gpu PART PARTS CLASSES:DTYPE ...`, it compiles that share of the
 kernels into Triton's cache.
 """
 
@@ -13,6 +13,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
@@ -67,25 +68,27 @@ def eager_milliseconds(step: Step, base: Step, leaf: Tensor, repeats: int) -> tu
     return statistics.median(own), statistics.median(a / b for a, b in zip(own, other, strict=True))
 
 
-def precompile() -> None:
+def precompile(sizes: Iterable[tuple[int, int, torch.dtype]]) -> None:
     """Compile every kernel into Triton's cache on disk, in as many processes as there are cores."""
     workers = max(1, (os.cpu_count() or 2) - 1)
+    shapes = sorted({f"{num_classes}:{str(dtype).removeprefix('torch.')}" for _, num_classes, dtype in sizes})
     command = [sys.executable, "-m", "benchmarks.speed.losses_gpu"]
-    started = [subprocess.Popen([*command, str(i), str(workers)]) for i in range(workers)]
+    started = [subprocess.Popen([*command, str(i), str(workers), *shapes]) for i in range(workers)]
     if any(process.wait() for process in started):
         raise SystemExit("a kernel did not compile; see above")
 
 
-def compile_share(part: int, workers: int) -> None:
+def compile_share(part: int, workers: int, shapes: list[str]) -> None:
     """Run a share of the cases once, on few rows: the kernels know n only by whether 16 divides it."""
-    jobs = [(size, word) for size in GPU_CASES for word in PER_SAMPLE]
-    for (_, num_classes, dtype), word in jobs[part::workers]:
-        _, steps = cases(64, num_classes, dtype, "cuda", (word,))
+    jobs = [(shape, word) for shape in shapes for word in PER_SAMPLE]
+    for shape, word in jobs[part::workers]:
+        num_classes, dtype = shape.split(":")
+        _, steps = cases(64, int(num_classes), getattr(torch, dtype), "cuda", (word,))
         steps[word]().backward()
 
 
 def gpu_report() -> list[str]:
-    precompile()
+    precompile(GPU_CASES)
     rate = copy_rate()
     lines = [f"\nCopy rate of the device: {rate / 1e12:.2f} TB/s; floor = logits read twice, gradient written once."]
     for n, num_classes, dtype in GPU_CASES:
@@ -111,4 +114,4 @@ def size_line(n: int, num_classes: int, dtype: torch.dtype) -> str:
 
 
 if __name__ == "__main__":
-    compile_share(int(sys.argv[1]), int(sys.argv[2]))
+    compile_share(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])

@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from benchmarks.speed.losses import PER_SAMPLE, Step, cases, heading
+from benchmarks.speed.losses_gpu import precompile
 from confide.numerics.kernels import BANDWIDTHS
 
 SIZES = ((64, 10), (256, 10), (256, 100))
@@ -222,6 +223,8 @@ def main() -> None:
     command = f"python -m benchmarks.speed.small_batches --device {options.device}"
     lines = heading(options.device, command, "Ratios are to the plain torch formula of the same loss, in the same run.")
     lines[0] = lines[0].replace("Losses", "Losses of small batches")
+    if options.device == "cuda":
+        precompile((n, num_classes, torch.float32) for n, num_classes in SIZES)
     lines += table(options.device, options.rounds)
     if options.device == "cpu":
         lines += kde_lines(max(3, options.rounds // 3))

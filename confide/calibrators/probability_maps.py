@@ -60,10 +60,8 @@ def isotonic_nodes(
         filled = sizes > 0
         last[filled] = np.maximum(last[filled], ordered[ends[filled] - 1])
         first = min(first, float(ordered[0])) if len(ordered) else first
-    begin, outcome = (
-        np.insert(starts, 0, first),
-        np.insert(multiplicity / np.where(count[1:] > 0, count[1:], 1), 0, 0.0),
-    )
+    begin = np.concatenate(([first], starts))
+    outcome = np.concatenate(([0.0], multiplicity / np.where(count[1:] > 0, count[1:], 1)))
     keep = count > 0
     fitted = isotonic_regression(outcome[keep], weights=count[keep])
     edges = fitted.blocks
@@ -76,8 +74,11 @@ def isotonic_nodes(
 
 def padded(rows: list[Floats]) -> Tensor:
     """Nodes or levels of many maps as one matrix; short ones repeat their last entry, which changes nothing."""
-    width = max(2, *map(len, rows))
-    return torch.from_numpy(np.stack([np.pad(row, (0, width - len(row)), mode="edge") for row in rows]))
+    matrix = np.empty((len(rows), max(2, *map(len, rows))), dtype=np.result_type(*rows))
+    for filled, row in zip(matrix, rows, strict=True):
+        filled[: len(row)] = row
+        filled[len(row) :] = row[-1]
+    return torch.from_numpy(matrix)
 
 
 def interpolated(nodes: Tensor, levels: Tensor, values: Tensor) -> Tensor:

@@ -61,7 +61,9 @@ def run(args: argparse.Namespace) -> None:
         written.append(args.out)
     if args.report:
         name = decided.result.model
-        written += write_evaluation(args.report, args.command, predictions, name, decisions=(decided.result,))
+        written += write_evaluation(
+            args.report, args.command, predictions, name, "decisions", decisions=(decided.result,)
+        )
     if args.json:
         print_json({"result": decided.result.as_row(), "files": written})
     else:

@@ -50,7 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gallery", help="HTML page (default: beside the scores); 'none' for no page")
     parser.add_argument("--find-label-errors", metavar="FILE", help="export suspects, ranked")
     parser.add_argument(
-        "--max-fdr", type=float, default=0.2, help="estimated share of right labels among suspects (default: 0.2)"
+        "--max-fdr", type=float, default=0.2, help="most right labels among suspects, as a share (default: 0.2)"
     )
     parser.add_argument("--no-verdicts", action="store_true", help="scores only: no look at labels and quality")
     parser.add_argument("--words", metavar="FILE", help="vocabulary: explain hard samples in words")
@@ -159,6 +159,7 @@ def _summary(args: argparse.Namespace, scored: ScoredData) -> JsonObject:
                 "file": str(args.find_label_errors),
                 "suspects": evidence.listed,
                 "false_discovery_rate": evidence.false_discovery_rate,
+                "false_discovery_limit": evidence.false_discovery_limit,
             }
     if scored.agreement:
         names = ("a", "b", "kendall", "spearman")

@@ -101,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
         written += [args.out] * bool(args.out)
         if args.report:
             drawn = load_predictions(args.apply, work=work[args.apply])
-            written += write_evaluation(args.report, args.command, drawn, name, sets=(result,))
+            written += write_evaluation(args.report, args.command, drawn, name, "sets", sets=(result,))
     elif args.apply:
         applied_to = with_difficulty(load_predictions(args.apply), args.scores and args.scores[1])
         result = sets.measure(fitted, applied_to, model=Path(args.apply).name.split(".")[0])
@@ -109,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
             formats.write_table(args.out, sets.set_columns(fitted, applied_to))
             written.append(args.out)
         if args.report:
-            written += write_evaluation(args.report, args.command, applied_to, result.model, sets=(result,))
+            written += write_evaluation(args.report, args.command, applied_to, result.model, "sets", sets=(result,))
     if args.json:
         print_json({"sets": fitted.state().record, "result": result and asdict(result), "files": written})
     else:

@@ -202,16 +202,22 @@ def warnings_on_stderr() -> Iterator[None]:
 
 
 def write_evaluation(
-    folder: str, command: str, predictions: Predictions, name: str, rows: Sequence[Measurement] = (), **parts: Any
+    folder: str,
+    command: str,
+    predictions: Predictions,
+    name: str,
+    subject: str,
+    rows: Sequence[Measurement] = (),
+    **parts: Any,
 ) -> list[str]:
-    """evaluation.json and report.html of the predictions, with more rows and parts of an Evaluation; the paths."""
+    """evaluation.json and report.html of the predictions, about a subject, with more rows and parts; the paths."""
     from dataclasses import replace
 
     from confide.evaluation.evaluate import evaluate
     from confide.report import write_report
     from confide.results import About
 
-    evaluation = evaluate(predictions, model=name, title=name, about=About(commands=(command,)))
+    evaluation = evaluate(predictions, model=name, title=name, about=About(commands=(command,), subject=subject))
     evaluation = replace(evaluation, measurements=(*evaluation.measurements, *rows), **parts)
     page, record = Path(folder) / "report.html", Path(folder) / "evaluation.json"
     evaluation.save(record)

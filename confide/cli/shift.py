@@ -180,7 +180,7 @@ def _evaluate(models: list[str], data: str, request: ShiftRequest, out: Path, ar
     from confide.results import About
     from confide.robustness import evaluate_shift
 
-    evaluation = evaluate_shift(models, data, request, about=About(commands=(args.command,)))
+    evaluation = evaluate_shift(models, data, request, about=About(commands=(args.command,), subject="shift"))
     evaluation.save(out / "evaluation.json")
     write_report(evaluation, out / "report.html")
     if args.json:

@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> None:
     if args.report:
         name = Path(args.file).name.split(".")[0]
         rows = [found_slice.measurement(split=predictions.split, model=name) for found_slice in report.slices]
-        written = write_evaluation(args.report, args.command, predictions, name, rows)
+        written = write_evaluation(args.report, args.command, predictions, name, "slices", rows)
     if args.json:
         print_json(report.to_dict())
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from confide.cli.shared import load_predictions, parse_method_options, print_json
+from confide.cli.shared import load_predictions, parse_method_options, print_json, text_table
 
 EXAMPLE = """  confide trust val.parquet test.parquet --features val-features.npz test-features.npz \\
       --reference train-features.npz -o trust/
@@ -42,6 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add("--only", nargs="+", metavar="WORD", help="which predictors; by default all that can be had")
     add("--sweep", nargs="*", type=float, metavar="ALPHA", help="TPR and TNR of steep_slope over these alpha_neg")
+    add("--agreement", action="store_true", help="Kendall's tau of every two predictors on the test split")
     add("--keep", metavar="WORD", help="predictor to save; by default combined, or mcp")
     add("--set", nargs="+", default=[], metavar="WORD.OPTION=VALUE", help="options of a predictor")
     add("--fast", action="store_true", help="values alone: no intervals, no tests")
@@ -52,7 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Fit, compare, save, tell."""
     from confide.cli.result_tables import show_trust
-    from confide.evaluation import TrustFiles, fit_and_compare, read_evidence
+    from confide.evaluation import TrustFiles, fit_and_compare, rank_agreement, read_evidence
     from confide.results import About
 
     files = TrustFiles(
@@ -83,9 +84,17 @@ def run(args: argparse.Namespace) -> None:
         f"trust predictor ({comparison.chosen})": str(folder / "trust.json"),
         "predictions with trust": str(folder / "predictions.parquet"),
     }
+    agreement = rank_agreement(comparison.values) if args.agreement else ()
     if args.json:
-        print_json({**evaluation.to_dict(), "mcp_tnr_at_same_tpr": comparison.baseline_tnr, "files": paths})
+        print_json(
+            {**evaluation.to_dict(), "mcp_tnr_at_same_tpr": comparison.baseline_tnr, "files": paths}
+            | ({"agreement": [vars(pair) for pair in agreement]} if agreement else {})
+        )
         return
     show_trust(evaluation, comparison.values, comparison.baseline_tnr)
+    if agreement:
+        print(
+            "\n" + text_table(("agreement of", "Kendall"), [(f"{a.a}, {a.b}", f"{a.kendall:.3f}") for a in agreement])
+        )
     for what, path in paths.items():
         print(f"{what}: {path}")

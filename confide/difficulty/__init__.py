@@ -7,6 +7,7 @@ from confide.difficulty.base import (
     difficulty_info as difficulty_info,
     fit as fit,
     load as load,
+    looks_at_labels as looks_at_labels,
     names as names,
     score as score,
 )

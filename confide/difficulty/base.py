@@ -109,6 +109,25 @@ def difficulty_info(word: str) -> DifficultyInfo | None:
     return DifficultyInfo(word, method.summary, method.spec.source)
 
 
+def looks_at_labels(word: str) -> bool:
+    """Whether a score looks at the labels of the samples that it scores, as one that nobody knows may.
+
+    Args:
+        word: the method of the scores.
+
+    Returns:
+        False only for a known method that needs no label of the samples it scores.
+
+    Example:
+        >>> confide.difficulty.looks_at_labels("rmd"), confide.difficulty.looks_at_labels("combined")
+        (True, False)
+    """
+    if word not in DIFFICULTY:
+        return True
+    spec = DIFFICULTY.get(word).spec
+    return spec.labels and not spec.label_free
+
+
 class DifficultyModel(Protocol):
     """What a method over features returns: fitted, frozen."""
 
@@ -134,8 +153,7 @@ class FittedDifficulty:
     @property
     def uses_labels(self) -> bool:
         """Whether it looks at the labels of the samples that it scores."""
-        spec = DIFFICULTY.get(self.method).spec
-        return spec.labels and not spec.label_free
+        return looks_at_labels(self.method)
 
     def score(self, features: Any, labels: Any = None, *, ids: Any = None) -> Scores:
         """Difficulty of these samples: by their labels, by "predicted" (likeliest class) or "min" over the classes."""

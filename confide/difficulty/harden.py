@@ -213,10 +213,13 @@ def export(out: Path, dataset: Dataset, split: str, hard: HardBenchmark, card: s
 def _export_folder(
     out: Path, dataset: Dataset, part: Split, rows: NDArray[Any], values: NDArray[Any], card: str
 ) -> None:
+    first = part.inputs[int(rows[0])]
+    if not isinstance(first, str) and np.asarray(first).ndim < 2:
+        raise InputError("rows of numbers are exported as .parquet; give -o FILE.parquet")
     names = np.array([dataset.class_names[int(k)] for k in part.labels[rows]])
     common = {"id": part.ids[rows], "label": names, "score": values}
     disk.remove_leftovers([out, out / "about", *(out / "test").glob("*")])
-    if isinstance(part.inputs[int(rows[0])], str):
+    if isinstance(first, str):
         disk.remove(out / "README.md")
         formats.write_table(out / "test.csv", {"text": _contents(part, rows)["text"], **common})
     else:
@@ -257,8 +260,6 @@ def _write_pictures(out: Path, dataset: Dataset, part: Split, rows: NDArray[Any]
         disk.make_folder(out / "test" / _folder_of(dataset, label))
     for number, row in enumerate(rows):
         item = part.inputs[int(row)]
-        if np.asarray(item).ndim < 2:
-            raise InputError("rows of numbers are exported as .parquet; give -o FILE.parquet")
         place = f"test/{_folder_of(dataset, int(part.labels[row]))}/{number:06d}.png"
         with disk.atomic(out / place) as temporary:
             temporary.write_bytes(_png(item))

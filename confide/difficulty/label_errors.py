@@ -42,6 +42,7 @@ class LabelFit:
     doubtful: NDArray[np.bool_]  # the label looks wrong by confident learning's rule
     deviation: Floats  # distance to the suggested class's Gaussian, in robust deviations from its median
     false_chance: Floats  # estimated chance that the label is right although another class fits better; 1 where none
+    false_chance_sd: Floats  # how unsure that estimate is
     temperature: float
 
 
@@ -152,8 +153,10 @@ def _judge(posteriors: _Posteriors, *, estimate: bool = True) -> LabelFit:
             pairs.add(log_posterior)
     columns: list[Any] = [np.concatenate(column) for column in zip(*parts, strict=True)]
     _, suspicion, suggested, *_ = columns
-    chances = pairs.false_chances(labels, suspicion, suggested) if estimate else np.ones(len(labels))
-    return LabelFit(*[*columns, deviation, chances, posteriors.temperature])
+    chances = np.ones(len(labels)), np.zeros(len(labels))
+    if estimate:
+        chances = pairs.false_chances(labels, suspicion, suggested)
+    return LabelFit(*[*columns, deviation, *chances, posteriors.temperature])
 
 
 def _deviation(distance: Floats) -> Floats:
@@ -212,8 +215,8 @@ FINENESS = 32
 """Bins of log(1 + m), and how many to a unit."""
 PAIR_GROUPS = 3
 """Tails: pairs are grouped by how close the features hold their classes."""
-FEW_SUSPECTS = 30
-"""Suspects below which there is one tail."""
+FEW_SUSPECTS = 100
+"""Suspects below which there is one tail: three are not known from fewer."""
 LEAST_AGREEMENT = 0.5
 """Share of labels that must be the likeliest class: features that miss most labels have no word against one."""
 TAIL_POWERS = (0.35, 0.6, 1.0, 1.7, 2.5)
@@ -257,12 +260,14 @@ class _PairCounts:
         place = np.minimum(FINENESS * np.log1p(margin), BINS - 1).astype(np.intp)
         return np.asarray((np.where(typical, 0, PAIR_GROUPS) + group) * BINS + place)
 
-    def false_chances(self, labels: ClassIndices, suspicion: Floats, suggested: ClassIndices) -> Floats:
-        """For every suspect the estimated chance that its label is right; 1 for all where no floor is sure."""
-        chances = np.ones(len(labels))
+    def false_chances(self, labels: ClassIndices, suspicion: Floats, suggested: ClassIndices) -> tuple[Floats, Floats]:
+        """For every suspect the estimated chance that its label is right and the standard deviation of that estimate;
+        1 and 0 for all where no floor is sure.
+        """
+        chances, deviations = np.ones(len(labels)), np.zeros(len(labels))
         rows = np.flatnonzero((suggested != labels) & self.usable)
         if not len(rows) or float(np.mean(suggested == labels)) < LEAST_AGREEMENT:
-            return chances
+            return chances, deviations
         group, typical = self.groups[suggested[rows], labels[rows]], self.typical[rows]
         pairs, suspects = self.counts, np.zeros(self.counts.size, dtype=np.int64)
         np.add.at(suspects, self._cell(suspicion[rows], group, typical), 1)
@@ -275,14 +280,15 @@ class _PairCounts:
             pairs, labelled = pairs.sum(axis=1, keepdims=True), labelled.sum(axis=1, keepdims=True)
         fitted = _fit_floor([_TailFits(*counts) for counts in zip(pairs[0], labelled[0], strict=True)])
         if fitted is None:
-            return chances
+            return chances, deviations
         floor, power = fitted
         for part, mask in enumerate((typical, ~typical)):
             for k in np.unique(group[mask]):
                 chosen = rows[mask & (group == k)]
-                right = _TailFits(pairs[part, k], labelled[part, k]).at(floor, power, suspicion[chosen])
-                chances[chosen] = right / (right + COUNTED_FLOOR * floor)
-        return chances
+                right, log_sd = _TailFits(pairs[part, k], labelled[part, k]).at(floor, power, suspicion[chosen])
+                chance = right / (right + COUNTED_FLOOR * floor)
+                chances[chosen], deviations[chosen] = chance, chance * (1 - chance) * log_sd
+        return chances, deviations
 
 
 class _TailFits:
@@ -311,9 +317,24 @@ class _TailFits:
         self.starts[power] = solution.x  # the next floor is near this one
         return float(solution.fun), solution.x
 
-    def at(self, floor: float, power: float, margin: Floats) -> Floats:
-        """How often right labels fall on pairs of these log odds."""
-        return _right(self.fit(floor, power)[1], margin, margin**power)
+    def at(self, floor: float, power: float, margin: Floats) -> tuple[Floats, Floats]:
+        """How often right labels fall on pairs of these log odds, and the standard deviation of its logarithm."""
+        parameters = self.fit(floor, power)[1]
+        right = _right(parameters, self.margin, self.margin**power)
+        rate = np.clip(floor + (1 - floor) * right, 1e-12, 1 - 1e-9)
+        slopes = self._slopes(parameters, self.margin, power)
+        # Fisher's information of a and log b; what the bounds alone say keeps it regular where there are few labels.
+        weights = (self.others + self.labels) * ((1 - floor) * right) ** 2 / (rate * (1 - rate))
+        bounds = np.diag([12 / (high - low) ** 2 for low, high in TAIL_BOUNDS])
+        covariance = np.linalg.inv((slopes * weights) @ slopes.T + bounds)
+        slopes_at = self._slopes(parameters, margin, power)
+        log_sd = np.sqrt(np.einsum("in,ij,jn->n", slopes_at, covariance, slopes_at))
+        return _right(parameters, margin, margin**power), log_sd
+
+    @staticmethod
+    def _slopes(parameters: Floats, margin: Floats, power: float) -> Floats:
+        """Slopes of log r(m) by a and by log b."""
+        return np.stack([np.ones_like(margin), -np.exp(parameters[1]) * margin**power])
 
 
 def _right(parameters: Floats, margin: Floats, powered: Floats) -> Floats:
@@ -349,13 +370,15 @@ class LabelEvidence:
     disagreeing: int  # labels that are not the likeliest class
     n: int
     false_discovery_rate: float | None  # estimated share of the listed labels that are right
+    false_discovery_limit: float | None = None  # its upper 95 % limit, which the list keeps
     source: str = "features"
 
     def __str__(self) -> str:
         share = f"{self.disagreeing:,} of {self.n:,} labels are not the class that the {self.source} find likeliest"
         if self.false_discovery_rate is not None:
             labels = "1 label looks" if self.listed == 1 else f"{self.listed:,} labels look"
-            return f"{labels} wrong; an estimated {100 * self.false_discovery_rate:.0f} % or less of these are right"
+            limit = "" if self.false_discovery_limit is None else f", at most {100 * self.false_discovery_limit:.0f} %,"
+            return f"{labels} wrong; an estimated {100 * self.false_discovery_rate:.0f} % of these{limit} are right"
         if 2 * self.disagreeing > self.n:
             return f"these {self.source} cannot tell wrong labels: {share}"
         if not self.disagreeing:
@@ -437,6 +460,16 @@ def _log_deviation(values: Floats) -> Floats:
 
 # Hard or mislabelled? What each sample looks like: wrong label, ambiguous, atypical, low quality, hard or typical.
 
+LABEL_COLUMNS = (
+    "verdict",
+    "suspicion",
+    "suggested",
+    "runner_up",
+    "self_confidence",
+    "distance_deviation",
+    "false_chance",
+)
+"""Columns of judged scores that looked at the label: samples chosen by them are right and wrong apart."""
 VERDICTS = ("wrong label", "ambiguous", "atypical", "low quality", "hard", "typical")
 AMBIGUOUS = 0.25
 """Posterior of the runner-up from which two classes fit."""
@@ -486,8 +519,9 @@ def verdicts(
 ) -> Verdicts:
     """What every sample looks like, judged by the class Gaussians of all the others or by out-of-fold predictions.
 
-    A label is called wrong where another class is likelier and the list that it stands in keeps its estimated rate of
-    false discoveries: labels that are right fall ever more rarely on ever less likely classes, wrong ones do not.
+    A label is called wrong where another class is likelier and the list that it stands in keeps its rate of false
+    discoveries: labels that are right fall ever more rarely on ever less likely classes, wrong ones do not. Where the
+    evidence is thin the limit of that rate is wide and the list short, or empty.
 
     Args:
         features: a `Features` record, an array or a tensor `n d`; None judges by `predictions` alone.
@@ -496,7 +530,8 @@ def verdicts(
         predictions: out-of-fold predictions of a model on these samples; averaged with the Gaussians' posteriors.
         inputs: the pictures or texts themselves, looked at for damage.
         hardest: share of samples that counts as hard.
-        max_fdr: most labels, as a share of those called wrong, that may be right after all, as estimated.
+        max_fdr: most labels, as a share of those called wrong, that may be right after all: what the upper 95 % limit
+            of the estimate must stay within.
         rounds: fits; each but the last drops the samples whose label looks wrong from the next.
         shrinkage: of the covariance, as in `rmd`.
 
@@ -552,16 +587,26 @@ def verdicts(
 def _listed(
     judged: LabelFit, labels: ClassIndices, usable: NDArray[np.bool_], max_fdr: float
 ) -> tuple[NDArray[np.bool_], LabelEvidence]:
-    """The longest list of suspects, least likely to be right first, whose mean chance to be right is in the limit."""
+    """The longest list of suspects, least likely to be right first, whose share of right ones stays within the limit.
+
+    The upper limit of that share counts two sources: right labels come and go as coins do, and the chances are
+    estimates, all from the same tails, so that their errors add up.
+    """
     suspects = judged.suggested != labels
     rows = np.flatnonzero(suspects & usable)
     rows = rows[np.argsort(judged.false_chance[rows], kind="stable")]
-    running = np.cumsum(judged.false_chance[rows]) / np.arange(1, len(rows) + 1)
-    size = int(np.searchsorted(running, max_fdr, side="right"))
+    chance, sizes = judged.false_chance[rows], np.arange(1, len(rows) + 1)
+    right, coins = np.cumsum(chance), np.cumsum(chance * (1 - chance))
+    limits = (right + ONE_SIDED * np.sqrt(coins + np.cumsum(judged.false_chance_sd[rows]) ** 2)) / sizes
+    size = int(sizes[limits <= max_fdr].max(initial=0))
     wrong = np.zeros(len(labels), dtype=bool)
     wrong[rows[:size]] = True
-    rate = float(running[size - 1]) if size else None
-    return wrong, LabelEvidence(size, int(suspects.sum()), len(labels), rate)
+    rates = (float(right[size - 1]) / size, float(limits[size - 1])) if size else (None, None)
+    return wrong, LabelEvidence(size, int(suspects.sum()), len(labels), *rates)
+
+
+ONE_SIDED = 1.645
+"""Standard deviations to an upper 95 % limit."""
 
 
 def _check_two_classes(labels: ClassIndices) -> None:

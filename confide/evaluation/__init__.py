@@ -18,7 +18,11 @@ from confide.evaluation.operating_points import (
     operating_point as operating_point,
 )
 from confide.evaluation.risks import observed_risks as observed_risks
-from confide.evaluation.seeds import GroupComparison as GroupComparison, compare_groups as compare_groups
+from confide.evaluation.seeds import (
+    GroupComparison as GroupComparison,
+    compare_groups as compare_groups,
+    over_seeds as over_seeds,
+)
 from confide.evaluation.sketches import (
     Sketch as Sketch,
     evaluate_sketch as evaluate_sketch,
@@ -28,6 +32,7 @@ from confide.evaluation.slices import Slice as Slice, SliceReport as SliceReport
 from confide.evaluation.trust import (
     TrustValues as TrustValues,
     compare_trust as compare_trust,
+    rank_agreement as rank_agreement,
     rates_at_same_tpr as rates_at_same_tpr,
 )
 from confide.results import OperatingPoint as OperatingPoint, join as join

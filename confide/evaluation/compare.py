@@ -238,7 +238,7 @@ def same_samples(first: Predictions, other: Predictions, name: str) -> Predictio
         place = int(unequal[0])
         raise InputError(
             f"compare needs the same labels, but '{name}' has {int(aligned.labels[place])} where the first has "
-            f"{int(first.labels[place])} at id {first.ids[place]!r}; check which split each comes from"
+            f"{int(first.labels[place])} at id '{first.ids[place]}'; check which split each comes from"
         )
     return aligned
 

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.metrics.calibration import Binned, Smoother
-from confide.metrics.resampling import bernoulli_sums
-from confide.metrics.view import MetricSamples, View
+from confide.metrics.calibration import Binned, Smoother, binned_error, binned_errors
+from confide.metrics.resampling import bernoulli_sums, null_from
+from confide.metrics.view import MetricSamples, View, score_values, sort_with_order
 from confide.numerics.binning import mass_starts, width_edges
 from confide.numerics.binomial import wilson_interval
 from confide.random import generator
 from confide.results import TAILS, Curve, Z
-from confide.types import AnyArray, Floats
+from confide.types import AnyArray, Floats, Indices
 
 MOST_POINTS = 300
 RELIABILITY_BINS = (10, 15, 20)
@@ -31,7 +31,7 @@ def all_curves(
         reliability(view, binning, bins, bands, seed) for binning in ("width", "mass") for bins in RELIABILITY_BINS
     ]
     curves.append(smooth_reliability(view, bands))
-    curves += [risk_coverage(view, score, name) for name, score in scores.items()]
+    curves += [risk_coverage(view, score, name, bands) for name, score in scores.items()]
     curves.append(histogram(view, "msp", None))
     curves += [histogram(view, score, name) for name, score in scores.items() if name not in ("msp", "entropy")]
     if difficulty is not None:
@@ -40,18 +40,24 @@ def all_curves(
 
 
 def reliability(view: View, binning: str, bins: int, bands: bool, seed: int) -> Curve:
-    """Mean confidence and accuracy per bin, with the 95 % band of a perfectly calibrated model."""
+    """Mean confidence and accuracy per bin, with the 95 % band of a perfectly calibrated model, and what that model
+    would show of the calibration error in these bins.
+    """
     base, sums = view.base, view.bins(binning, bins)
     full = sums.count > 0
     count = np.where(full, sums.count, 1)
     confidence = np.where(full, sums.confidence / count, np.nan)
     accuracy = np.where(full, sums.correct / count, np.nan)
     edges = width_edges(bins) if binning == "width" else _mass_edges(base, bins)
-    low, high = np.full(bins, np.nan), np.full(bins, np.nan)
-    if bands:
-        low, high = _bands(view, binning, bins, seed)
     columns = {"low": edges[:-1], "high": edges[1:], "confidence": confidence, "accuracy": accuracy}
-    columns |= {"count": sums.count, "band_low": low, "band_high": high}
+    columns["count"] = sums.count
+    if not bands:
+        columns |= {"band_low": np.full(bins, np.nan), "band_high": np.full(bins, np.nan)}
+        return Curve.of(f"reliability_{binning}", columns)
+    low, high, drawn = _bands(view, binning, bins, seed)
+    null = null_from(binned_error(sums, 1), drawn)
+    columns |= {"band_low": low, "band_high": high, "chance": np.full(bins, null.mean)}
+    columns |= {"chance_high": np.full(bins, null.high), "p_value": np.full(bins, null.p_value)}
     return Curve.of(f"reliability_{binning}", columns)
 
 
@@ -60,28 +66,37 @@ def _mass_edges(base: MetricSamples, bins: int) -> Floats:
     return np.asarray(rising[np.minimum(mass_starts(base.n, bins), base.n - 1)], dtype=np.float64)
 
 
-def _bands(view: View, binning: str, bins: int, seed: int) -> tuple[Floats, Floats]:
-    """2.5 % and 97.5 % of the accuracy in each bin, from the lowest, if correctness were Bernoulli(confidence)."""
-    base = view.base
-    if view.weights is not None:
+DRAWS = 1000
+
+
+def _bands(view: View, binning: str, bins: int, seed: int) -> tuple[Floats, Floats, Floats]:
+    """If correctness were Bernoulli(confidence): 2.5 % and 97.5 % of the accuracy in each bin, from the lowest, and
+    draws of the calibration error over the bins.
+    """
+    base, rng = view.base, generator(seed, "reliability band")
+    if view.weights is not None or base.design.clusters is not None:
         part = Binned.of(view, bins, binning)
-        gaps, count = part.chance_gaps(1000, generator(seed, "reliability band"))
+        gaps, count = part.chance_gaps(DRAWS, rng)
         full = np.where(count > 0, count, 1.0)
         low, high = np.quantile((part.sums(part.sure) - gaps) / full, TAILS, axis=0)
-        return np.where(count > 0, low, np.nan), np.where(count > 0, high, np.nan)
+        low, high = (np.where(count > 0, np.clip(end, 0, 1), np.nan) for end in (low, high))
+        return low, high, binned_errors(gaps, count, 1)
     at = base.positions(binning, bins, "right")[::-1]  # positions from the most confident on
     starts = base.n - at
     sums = (np.where(at > 0, v[at - 1], 0.0) for v in (base.running, base.running_variance))
     sure, variance = (-np.diff(v) for v in sums)
+    variance = np.maximum(variance, 0.0)
     count = np.diff(starts).astype(np.float64)
     full = np.maximum(count, 1)
     ends = sure / full + np.array([[-Z], [Z]]) * np.sqrt(variance) / full
+    gaps = rng.standard_normal((DRAWS, bins)) * np.sqrt(variance)
     few = np.flatnonzero((count > 0) & (variance <= 100))  # a sum with a larger variance is normal
     if len(few):
-        wrong = bernoulli_sums((count - sure)[few], variance[few], generator(seed, "reliability band"), 1000)
+        wrong = bernoulli_sums((count - sure)[few], variance[few], rng, DRAWS)
         ends[:, few] = np.quantile(1 - wrong / count[few], TAILS, axis=0)
+        gaps[:, few] = np.minimum(wrong, count[few]) - (count - sure)[few]
     low, high = np.where(count > 0, np.clip(ends, 0, 1), np.nan)
-    return low, high
+    return low, high, binned_errors(gaps, count, 1)
 
 
 SMOOTH_CELLS = 4000
@@ -97,24 +112,44 @@ def smooth_reliability(view: View, bands: bool) -> Curve:
     are smoothed and not the accuracy itself, so that a calibrated model's curve lies on the diagonal at every width.
     The band holds it at 95 of 100 confidences on average; points with too few samples around them are left out.
     """
-    sure, wrong, weights = view.weighted_top()
-    width = max(0.5 * (float(weights @ weights) / float(weights.sum()) ** 2) ** (1 / 3), 0.005)
-    place = np.rint(sure * SMOOTH_CELLS).astype(np.intp)
-    parts = (weights, weights * (sure - ~wrong), weights**2 * sure * (1 - sure))
-    masses = np.array([np.bincount(place, part, minlength=SMOOTH_CELLS + 1) for part in parts])
+    masses, worth = _grid_masses(view, bands)
+    width = max(0.5 * worth ** (-1 / 3), 0.005)
     at = np.rint(SMOOTH_AT * SMOOTH_CELLS).astype(np.intp)
     mass, pull = Smoother(masses[:2]).curve(width)[:, at]
-    noise = _squared_kernel(masses[2], width)[at]
     # As many samples of equal weight would leave the same noise.
     count = 2 * math.sqrt(math.pi) * width * mass
     enough = count >= FEWEST_SMOOTHED
     sure_at, mass = SMOOTH_AT[enough], mass[enough]
-    half = Z * np.sqrt(np.maximum(noise[enough], 0)) / mass
     columns = {"confidence": sure_at, "accuracy": np.clip(sure_at - pull[enough] / mass, 0, 1), "count": count[enough]}
     columns["width"] = np.full(len(sure_at), width)
     if bands:
+        noise = _squared_kernel(masses[2], width)[at][enough]
+        half = Z * np.sqrt(np.maximum(noise, 0)) / mass
         columns |= {"band_low": np.clip(sure_at - half, 0, 1), "band_high": np.clip(sure_at + half, 0, 1)}
     return Curve.of("reliability_smooth", columns)
+
+
+def _grid_masses(view: View, bands: bool) -> tuple[Floats, float]:
+    """Sums of weight, residual and, for bands, variance of the samples nearest to each grid point; and how many samples
+    of equal weight there are.
+
+    Samples are sorted, so that without weights these are differences of the running sums that bins are made of.
+    """
+    base = view.base
+    if view.weights is not None:
+        sure, wrong, weights = view.weighted_top()
+        place = np.rint(sure * SMOOTH_CELLS).astype(np.intp)
+        parts = (weights, weights * (sure - ~wrong), weights**2 * sure * (1 - sure))
+        masses = np.array([np.bincount(place, part, minlength=SMOOTH_CELLS + 1) for part in parts])
+        return masses, float(weights.sum()) ** 2 / float(weights @ weights)
+    rising = base.ordered("msp").values[::-1]
+    starts = np.searchsorted(rising, (np.arange(1, SMOOTH_CELLS + 1) - 0.5) / SMOOTH_CELLS)
+    at = base.n - np.concatenate(([0], starts, [base.n]))  # positions from the most confident on
+    count, errors, confidence = view.sums_before(at)
+    sums = [count, confidence - count + errors]
+    if bands:
+        sums.append(np.where(at > 0, base.running_variance[at - 1], 0.0))
+    return -np.diff(sums), float(base.n)
 
 
 def _squared_kernel(masses: Floats, width: float) -> Floats:
@@ -129,8 +164,11 @@ def _squared_kernel(masses: Floats, width: float) -> Floats:
     return spread
 
 
-def risk_coverage(view: View, score: Any, name: str) -> Curve:
-    """Error rate among accepted samples against their share, at no more than 300 thresholds, the last accepts all."""
+def risk_coverage(view: View, score: Any, name: str, bands: bool) -> Curve:
+    """Error rate among accepted samples against their share, at no more than 300 thresholds, the last accepts all.
+
+    Its band is Wilson's 95 % interval at each threshold alone.
+    """
     base = view.base
     ranks, ordered = view.ranks(score), base.ordered(score)
     at = np.unique(np.linspace(1, base.n, MOST_POINTS).round().astype(np.intp)) - 1
@@ -140,11 +178,52 @@ def risk_coverage(view: View, score: Any, name: str) -> Curve:
     if (weights := view.in_order(ordered)) is not None:
         accepted = np.cumsum(weights)[at]
     errors = np.interp(accepted, np.append(0.0, ranks.accepted), np.append(0.0, ranks.errors))
-    return Curve.of(
-        "risk_coverage",
-        {"coverage": accepted / ranks.n, "risk": errors / accepted, "threshold": ordered.values[at]},
-        score=name,
-    )
+    risk = errors / accepted
+    columns = {"coverage": accepted / ranks.n, "risk": risk, "threshold": ordered.values[at]}
+    if bands:
+        draws = _draws_accepted(view, score, at, risk)
+        ends = [wilson_interval(*pair, Z) for pair in zip(risk.tolist(), draws.tolist(), strict=True)]
+        columns["risk_low"], columns["risk_high"] = np.array(ends).T.round(6)  # to draw: a report holds every digit
+    return Curve.of("risk_coverage", columns, score=name)
+
+
+def _draws_accepted(view: View, score: Any, at: Indices, risk: Floats) -> Floats:
+    """How many independent samples of equal weight the accepted ones up to each position are worth.
+
+    Weighted ones are worth (sum w)^2 / sum w^2 (Kish, 1965). Where units were drawn, the error rate varies as its sums
+    over units do: sum_u (E_u - risk A_u)^2 / A^2, with the weights accepted A_u and wrong E_u of every unit.
+    """
+    base, clusters = view.base, view.base.design.clusters
+    if view.weights is None and clusters is None:
+        return at.astype(np.float64) + 1
+    ordered = sort_with_order(score_values(base.predictions, base.rows_of(score)), base.wrong)
+    assert ordered.order is not None
+    weights = np.ones(base.n) if view.weights is None else view.weights[ordered.order]
+    total = np.cumsum(weights)[at]
+    alone = total**2 / np.cumsum(weights**2)[at]
+    if clusters is None:
+        return np.asarray(alone)
+    wrong = weights * ordered.wrong
+    unit = clusters[ordered.order]
+    before, wrong_before = (_sums_before(unit, values) for values in (weights, wrong))
+    squares = np.cumsum(weights * (2 * before + weights))[at]
+    errors = np.cumsum(wrong * (2 * wrong_before + wrong))[at]
+    both = np.cumsum(weights * wrong_before + wrong * before + weights * wrong)[at]
+    variance = np.maximum(errors - 2 * risk * both + risk**2 * squares, 0.0) / total**2
+    # Between units whose samples are all alike and samples that were drawn one by one.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        draws = np.where(variance > 0, risk * (1 - risk) / variance, 0.0)
+    return np.asarray(np.clip(draws, total**2 / squares, alone))
+
+
+def _sums_before(unit: Indices, values: Floats) -> Floats:
+    """For every place the sum of the earlier values of its own unit."""
+    order = np.argsort(unit, kind="stable")
+    running = np.cumsum(values[order]) - values[order]
+    first = np.flatnonzero(np.diff(unit[order], prepend=unit[order[0]] - 1))
+    sums = np.empty_like(running)
+    sums[order] = running - np.repeat(running[first], np.diff(first, append=len(order)))
+    return sums
 
 
 def histogram(view: View, score: Any, name: str | None, bins: int = 20) -> Curve:

@@ -17,7 +17,7 @@ from confide.evaluation.gallery import map_gallery
 from confide.evaluation.streaming import as_predictions
 from confide.files.columns import WEIGHT_COLUMN
 from confide.metrics.base import METRICS, MetricSpec, metric_name, note_of, parse_metric, table_words, value_of
-from confide.metrics.influence import Influence, Spread, error_interval, spread_of
+from confide.metrics.influence import UNKNOWN, Influence, Spread, error_interval, spread_of
 from confide.metrics.intervals import (
     BOOTSTRAP,
     THEORY,
@@ -29,6 +29,7 @@ from confide.metrics.intervals import (
 )
 from confide.metrics.resampling import Null, null_from
 from confide.metrics.view import Design, MetricSamples, View, metric_samples
+from confide.numerics.blocks import in_threads
 from confide.predictions import LABEL_NAME, Predictions, StreamedOutputs, row_word
 from confide.records import Scores
 from confide.registry import Method
@@ -66,7 +67,7 @@ def class_groups(predictions: Predictions, kind: str = "class") -> SampleGroups:
     count = max(predictions.num_classes, int(index.max()) + 1)
     names = predictions.class_names or ()
     words = tuple(str(names[k]) if k < len(names) else str(k) for k in range(count))
-    return SampleGroups(kind, words, index.cpu().numpy().astype(np.intp))
+    return SampleGroups(kind, words, index.cpu().numpy().astype(np.intp, copy=False))
 
 
 def label_groups(predictions: Predictions) -> SampleGroups:
@@ -105,6 +106,11 @@ COMPARED = 16
 
 def distinct(array: NDArray[Any]) -> tuple[NDArray[Any], Indices]:
     """The different values in rising order, and which of them every value is."""
+    if array.dtype.kind == "U" and len(array) > 1:
+        starts = np.flatnonzero(np.append(True, array[1:] != array[:-1]))
+        if 2 * len(starts) < len(array):  # words stand in runs, as the bands of pixels do
+            unique, index = distinct(array[starts])
+            return unique, np.repeat(index, np.diff(starts, append=len(array)))
     if array.dtype.kind == "U":
         left, place = np.arange(len(array)), np.zeros(len(array), dtype=np.intp)
         words: list[str] = []
@@ -185,7 +191,7 @@ def per_sample(base: MetricSamples, word: str) -> Floats:
     """The values whose mean is that metric."""
     if word == "confidence_gap":
         return np.asarray(base.vector("sureness") - base.vector("correct"))
-    return base.vector({"accuracy": "correct"}.get(word, word)).astype(np.float64)
+    return base.vector({"accuracy": "correct"}.get(word, word))
 
 
 def group_rows(base: MetricSamples, grouping: SampleGroups, tag: ModelStage, how: str | None) -> list[Measurement]:
@@ -197,31 +203,45 @@ def group_rows(base: MetricSamples, grouping: SampleGroups, tag: ModelStage, how
         squares_of_weights = np.bincount(index, design.weights**2, minlength=len(sizes))
         worth = total**2 / np.where(sizes > 0, squares_of_weights, 1.0)
     rows: list[list[Measurement]] = [[] for _ in sizes]
+    present = np.flatnonzero(sizes).tolist()
+    labels = {group: grouping.label(group) for group in present}
     for word in facts_for_means(base.predictions):
         request, values = MetricRequest(METRICS.get(word), {}), per_sample(base, word)
         sums = np.bincount(index, values if design.weights is None else values * design.weights, minlength=len(sizes))
         means = sums / np.where(total > 0, total, 1.0)
         if how is not None:
-            apart = values - means[index]
-            squares = np.bincount(index, apart**2, minlength=len(sizes))
-        for group in np.flatnonzero(sizes).tolist():
-            value, size, bounds = float(means[group]), int(sizes[group]), None
+            apart = means[index]
+            np.subtract(values, apart, out=apart)
+            squares = np.bincount(index, apart**2 if not design.plain else np.square(apart, out=apart), len(sizes))
+        like = row_of(request, math.nan, 0, tag)
+        named = like.metric, like.split, like.stage, like.model
+        for group in present:
+            value, size, bounds = float(means[group]), int(sizes[group]), like.bounds
             if how is not None:
                 # A group's own size is chance too: to first order that is the spread within the group.
                 spread = Spread(float(squares[group]) / size / max(size - 1, 1), max(size - 1.0, 1.0), size)
                 if not design.plain:
+                    if design.clusters is not None:
+                        own = design.take(np.flatnonzero(index == group))
+                        worth[group] = min(worth[group], own.effective_units)
+                        if own.single:
+                            rows[group].append(row_of(request, value, size, tag, UNKNOWN, group=grouping.label(group)))
+                            continue
                     psi = np.where(index == group, apart, 0.0) * (total.sum() / total[group])
                     spread = spread_of(Influence(psi), design)
                     freedom = max(min(spread.freedom, worth[group] - 1), 1.0)
                     spread = replace(spread, units=worth[group], freedom=freedom)
                 bounds = shaped_interval(request.method, value, spread, fewest=worth[group])
-            rows[group].append(row_of(request, value, size, tag, bounds, group=grouping.label(group)))
+            metric, split, stage, model = named
+            rows[group].append(Measurement(metric, value, size, split, stage, labels[group], model, bounds=bounds))
     return [row for own in rows for row in own]
 
 
 # Measurements of one set of samples.
 
 MOST_FOR_SLOW = 5_000
+MANY = 1 << 18
+"""Samples from which on metrics are worth threads of their own."""
 
 
 @dataclass(frozen=True)
@@ -273,14 +293,23 @@ def measurements(
     groups: Sequence[SampleGroups] = (),
 ) -> list[Measurement]:
     """All measurements of one set of samples; `how` their intervals are made, None for the values alone."""
-    view, rows = View(base), []
-    for request in requests:
+    view, many = View(base), base.n >= MANY
+
+    def measured(request: MetricRequest) -> Measurement:
         value, bounds, chance = request(view), None, None
         if how is not None:
             chance = chance_of(request.method, view, request.options, value, seed=seed)
             bounds = interval_of(request.method, view, request.options, value, chance, how=how, seed=seed)
         note = note_of(request.method, request.options, view) if bounds else None
-        rows.append(row_of(request, value, base.n, tag, bounds, chance, note=note))
+        return row_of(request, value, base.n, tag, bounds, chance, note=note)
+
+    if many:
+        # What metrics share is made first: two that asked at once would both make it.
+        scores = {
+            base.key(score): score for score in ("msp", *(request.options.get("score", "msp") for request in requests))
+        }
+        in_threads(view.ranks, scores.values())
+    rows = in_threads(measured, requests, when=many)
     for grouping in groups:
         rows += group_rows(base, grouping, tag, how)
     return rows

@@ -1,10 +1,11 @@
 """Evaluation in memory that does not grow with the rows: counts of samples by confidence, which add up.
 
-A sketch counts right and wrong samples in cells of confidence and sums their facts. Sums (accuracy, NLL, Brier, gaps,
-ECE in 15 bins of equal width, class-wise ECE) come out as from all rows; rankings see the rows of one cell as tied, and
-the largest change that this can make to AUROC and AURC is told. Intervals count units: images of pixels, questions of
-answers, or, where rows were drawn apart, parts that rows are dealt to, whose sums spread as the rows do. Sketches of
-shards are merged in the order of the shards, so that it does not matter who made them.
+A sketch counts right and wrong samples in fine cells of confidence, and sums their facts in coarse ones. Sums
+(accuracy, NLL, Brier, gaps, ECE in 15 bins of equal width, class-wise ECE) come out as from all rows; rankings see the
+rows of one fine cell as tied, and the largest change that this can make to AUROC and AURC is told. Intervals count
+units: images of pixels, questions of answers; or, where these are too many or rows were drawn apart, parts that they
+are dealt to, whose sums spread as theirs do. Sketches of shards are merged in the order of the shards, so that it does
+not matter who made them.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from confide import random
 from confide.block_sizes import SHARD_ROWS
 from confide.checks import InputError, check_kind, check_record
 from confide.evaluation.evaluate import MOST_GROUPS, available_words, evaluate, groupings
@@ -33,12 +35,14 @@ from confide.types import Floats, Indices, Options
 
 FACTS = ("nll", "brier", "entropy")
 """Facts whose sums are kept beside those of the confidence."""
-FINE, COARSE = 17, 7
-"""Cells of an octave of 1 - confidence, as powers of two: of values, and of what every unit adds to them."""
+FINE, COARSE = 17, 6
+"""Cells of an octave of 1 - confidence, as powers of two: of counts, and of the sums of every unit."""
 OCTAVES = 53
 """Of 1 - confidence that float64 tells apart; what is smaller is one cell."""
-PARTS = 64
-"""Parts that rows drawn apart are dealt to."""
+PARTS, UNITS = 64, 256
+"""Parts that rows drawn apart are dealt to; units that are kept, and parts that more than these are dealt to: a part of
+units costs as much memory as a unit, and their number is what an interval rests on.
+"""
 PART = "part"
 BINS = 15
 MOST_BUFFERED = 1 << 20
@@ -51,18 +55,42 @@ def cells_of(sure: Floats, bins: Indices, bits: int) -> Indices:
     return np.asarray(cell + (BINS - 1 - bins))  # both rise with the doubt, so that no two cells get one number
 
 
-def within_bins(means: Floats, cells: Indices, bits: int) -> Floats:
+def bins_of_cells(cells: Indices, bits: int) -> Indices:
+    """The bin that every cell lies in."""
+    inner = width_edges(BINS)[1:-1]
+    first = cells_of(inner, width_bin_of(inner.copy(), BINS), bits)  # an edge is the largest value of the bin below
+    return np.asarray((BINS - 1) - np.searchsorted(first[::-1], cells, side="right"))
+
+
+def within_bins(means: Floats, bins: Indices) -> Floats:
     """Mean confidences of cells, none of which rounding has moved over an edge of its bin."""
     edges = width_edges(BINS)
-    inner = edges[1:-1]
-    first = cells_of(inner, width_bin_of(inner.copy(), BINS), bits)  # an edge is the largest value of the bin below
-    bins = np.count_nonzero(cells[:, None] < first, axis=1)
     return np.clip(means, np.nextafter(edges[bins], 1.0), edges[bins + 1])
+
+
+def middles(cells: Indices, bins: Indices, bits: int) -> Floats:
+    """The confidence in the middle of every cell."""
+    steps = (cells - (BINS - 1 - bins))[:, None] + np.array([-1, 0]) + ((127 - OCTAVES) << bits)
+    doubt = (steps << (23 - bits)).astype(np.int32).view(np.float32).astype(np.float64)
+    doubt[steps[:, 1] == (127 - OCTAVES) << bits] = 0.0  # the cell of all that is smaller
+    edges = width_edges(BINS)
+    sure = np.clip(1.0 - doubt, edges[bins][:, None], edges[bins + 1][:, None])
+    return np.asarray(sure.mean(axis=1))
+
+
+def coarser(cells: Indices, bins: Indices) -> Indices:
+    """The coarse cells that fine ones lie in."""
+    cut = BINS - 1 - bins
+    return np.asarray(((cells - cut - 1) >> (FINE - COARSE)) + 1 + cut)
 
 
 def cell_count(bits: int) -> int:
     """How many numbers `cells_of` has."""
     return (OCTAVES << bits) + 2 + BINS
+
+
+UNIT_CELLS = 2 * cell_count(COARSE)
+"""Keys of one unit: the coarse cells of wrong and of right rows."""
 
 
 @dataclass
@@ -93,12 +121,23 @@ class CellTable:
             self.every = np.zeros((len(values), self.span))
             self.every[:, self.keys] = self.sums.T
         if self.every is not None:
+            low, high = (int(keys.min()), int(keys.max()) + 1) if len(keys) else (0, 0)
+            near = high - low < len(keys)
             for total, column in zip(self.every, values, strict=True):
-                np.add.at(total, keys, column)
+                if near:
+                    total[low:high] += np.bincount(keys - low, column, high - low)
+                else:
+                    np.add.at(total, keys, column)
             return
         self.waiting.append(sums_by_key(keys, values))
         if sum(len(own) for own, _ in self.waiting) > MOST_BUFFERED + len(self.keys):
             self.settle()
+
+    def renumbered(self, keys: Indices) -> CellTable:
+        """The same sums under other keys, several of which may be one."""
+        table = CellTable.empty(self.sums.shape[1], self.span)
+        table.add(keys, self.sums.T)
+        return table
 
     def settle(self) -> CellTable:
         """All that was added, as keys and sums, in the order in which it came."""
@@ -162,11 +201,18 @@ class SketchKind:
         return cls(classes, names, shard.unit, shard.split, shard.class_names, shard.from_probabilities)
 
 
+def table_spans(kind: SketchKind) -> dict[str, int]:
+    """How many keys the tables of a sketch can have."""
+    parts = PARTS if kind.unit is None else UNITS
+    return {"fine": 2 * cell_count(FINE), "coarse": UNIT_CELLS * parts}
+
+
 @dataclass
 class Sketch:
     """Counts of samples by confidence and correctness, and by unit; `merge` adds those of other shards.
 
-    `by` names columns whose every value is a group with a sketch of its own.
+    `fine` has counts by cell, `coarse` the sums of every unit by cell. `by` names columns whose every value is a group
+    with a sketch of its own. Units `are_parts` once there were more than `UNITS`.
     """
 
     kind: SketchKind = field(default_factory=SketchKind)
@@ -177,36 +223,38 @@ class Sketch:
     fine: CellTable = field(default_factory=lambda: CellTable.empty(0))
     coarse: CellTable = field(default_factory=lambda: CellTable.empty(0))
     classes: ClassTable | None = None
+    are_parts: bool = False
 
     def add(self, shard: Predictions) -> Sketch:
-        """Count the samples of one more shard, in parts that stay in the cache."""
-        for first in range(0, len(shard), SHARD_ROWS):
-            whole = len(shard) <= SHARD_ROWS
-            self._add_part(shard if whole else shard.take(np.arange(first, min(first + SHARD_ROWS, len(shard)))))
-        return self
-
-    def _add_part(self, shard: Predictions) -> None:
+        """Count the samples of one more shard."""
         if shard.relative_weights is not None:
             raise InputError("a sketch counts samples alike, but these have weights; evaluate them without --sketch")
         if shard.outputs.all_classes:  # the same pass gives the facts
             table = shard.class_table()
             self.classes = table if self.classes is None else self.classes + table
         facts = shard.facts
-        right = facts.correct.cpu().numpy().astype(np.intp)
+        right, sure = facts.correct.cpu().numpy(), facts.sureness()
         self._begin(SketchKind.of(shard))
         if shard.is_multilabel and "label" not in self.by:
             self.by = (*self.by, "label")
-        sure = facts.sureness()
-        vectors = [facts.need(name).double().cpu().numpy() for name in self.kind.names]
-        bins = width_bin_of(sure.copy(), BINS)
-        fine, coarse = (cells_of(sure, bins, bits) << 1 | right for bits in (FINE, COARSE))
-        counted = CountedRows(fine, coarse, np.stack([np.ones(len(sure)), sure, *vectors]), self._unit_of(shard))
-        self._count(counted)
-        for word in self.by:
-            grouping = groupings(shard, word, None)[0]
-            for group in np.flatnonzero(grouping.sizes):
-                own = self._group(grouping.label(int(group)), word)
-                own._count(counted.take(np.flatnonzero(grouping.index == group)))
+        vectors = [sure, *(facts.need(name).cpu().numpy() for name in self.kind.names)]
+        units = self._unit_of(shard)
+        grouped = [(word, groupings(shard, word, None)[0]) for word in self.by]
+        for first in range(0, len(shard), SHARD_ROWS):  # parts that stay in the cache
+            part = slice(first, first + SHARD_ROWS)
+            bins = width_bin_of(sure[part].copy(), BINS)
+            fine, coarse = (cells_of(sure[part], bins, bits) << 1 | right[part] for bits in (FINE, COARSE))
+            values = np.ones((1 + len(vectors), len(fine)))
+            for own, vector in zip(values[1:], vectors, strict=True):
+                own[:] = vector[part]
+            counted = CountedRows(fine, coarse, values, units[part])
+            self._count(counted)
+            for word, grouping in grouped:
+                index = grouping.index[part]
+                for group in np.flatnonzero(np.bincount(index)):
+                    own_group = self._group(grouping.label(int(group)), word)
+                    own_group._count(counted.take(np.flatnonzero(index == group)))
+        return self
 
     def _begin(self, kind: SketchKind) -> None:
         """Be of that kind, or stay of it."""
@@ -215,9 +263,9 @@ class Sketch:
                 raise InputError("all shards must have one split, one unit and the same classes; check the last one")
             return
         self.kind = kind
-        width, parts = 2 + len(kind.names), PARTS if kind.unit is None else 0
-        self.fine = CellTable.empty(width, 2 * cell_count(FINE))
-        self.coarse = CellTable.empty(width, 2 * cell_count(COARSE) * parts)
+        spans = table_spans(kind)
+        self.fine = CellTable.empty(1, spans["fine"])
+        self.coarse = CellTable.empty(2 + len(kind.names), spans["coarse"])
 
     def _group(self, name: str, word: str) -> Sketch:
         """The sketch of a group, whose units are those of the whole."""
@@ -233,8 +281,8 @@ class Sketch:
         return self.groups[name]
 
     def _count(self, counted: CountedRows) -> None:
-        self.fine.add(counted.fine, counted.values)
-        self.coarse.add(counted.coarse + counted.units * (2 * cell_count(COARSE)), counted.values)
+        self.fine.add(counted.fine, counted.values[:1])
+        self.coarse.add(counted.coarse + counted.units * UNIT_CELLS, counted.values)
         self.rows += len(counted.fine)
 
     def _unit_of(self, shard: Predictions) -> Indices:
@@ -243,10 +291,26 @@ class Sketch:
             return (np.arange(len(shard)) + self.rows) % PARTS
         column = shard.columns[shard.unit]
         if (column[:1] == column).all():  # the pixels of one image
-            return np.full(len(column), self.units.setdefault(str(column[0]), len(self.units)))
+            return np.repeat(self._numbers([str(column[0])]), len(column))
         names, place = np.unique(column.astype(np.str_), return_inverse=True)
-        numbers = [self.units.setdefault(str(name), len(self.units)) for name in names]
-        return np.array(numbers, dtype=np.intp)[place.reshape(-1)]
+        return self._numbers(names.tolist())[place.reshape(-1)]
+
+    def _numbers(self, names: list[str]) -> Indices:
+        """The numbers of units, or of the parts that they are dealt to."""
+        if not self.are_parts and len(self.units) + sum(name not in self.units for name in names) > UNITS:
+            self._deal_units()
+        if self.are_parts:
+            return parts_of_units(names)
+        return np.array([self.units.setdefault(name, len(self.units)) for name in names], dtype=np.intp)
+
+    def _deal_units(self) -> None:
+        """From now on parts of units; the part of a unit depends on its name alone, whoever counts it."""
+        part = parts_of_units(list(self.units))
+        for own in (self, *self.groups.values()):
+            keys = own.coarse.settle().keys
+            own.coarse = own.coarse.renumbered(keys % UNIT_CELLS + part[keys // UNIT_CELLS] * UNIT_CELLS)
+        self.are_parts = True
+        self.units.clear()
 
     def merge(self, other: Sketch) -> Sketch:
         """Add the counts of another sketch."""
@@ -256,7 +320,9 @@ class Sketch:
             raise InputError(f"all sketches must be by the same columns, got {other.by} after {self.by}; make it again")
         self._begin(other.kind)
         self.by = other.by
-        renamed = np.array([self.units.setdefault(name, len(self.units)) for name in other.units], dtype=np.intp)
+        if other.are_parts and not self.are_parts:
+            self._deal_units()
+        renamed = np.arange(UNITS) if other.are_parts else self._numbers(list(other.units))
         self._add_cells(other, renamed)
         for name, group in other.groups.items():
             self._group(name, name.split("=", 1)[0])._add_cells(group, renamed)
@@ -267,24 +333,26 @@ class Sketch:
     def _add_cells(self, other: Sketch, renamed: Indices) -> None:
         """The cells of another sketch, whose units have these numbers here."""
         self.fine.add(other.fine.settle().keys, other.fine.sums.T)
-        keys, width = other.coarse.settle().keys, 2 * cell_count(COARSE)
+        keys = other.coarse.settle().keys
         if self.kind.unit is not None:
-            keys = keys % width + renamed[keys // width] * width
+            keys = keys % UNIT_CELLS + renamed[keys // UNIT_CELLS] * UNIT_CELLS
         self.coarse.add(keys, other.coarse.sums.T)
         self.rows += other.rows
 
     def record(self, table: CellTable) -> Predictions:
         """The cells as weighted samples: a row a cell, with the means of its facts."""
-        keys, sums = table.settle().keys, table.sums
-        count = sums[:, 0]
-        # Right and wrong rows of a cell get one confidence: they are tied, and its sums stay what they are.
-        starts = np.flatnonzero(np.diff(keys >> 1, prepend=-1))
-        both = np.add.reduceat(sums[:, :2], starts, axis=0)
-        width, bits = 2 * cell_count(COARSE), FINE if table is self.fine else COARSE
-        cells = (keys[starts] if table is self.fine else keys[starts] % width) >> 1
-        means_of_cells = within_bins(both[:, 1] / both[:, 0], cells, bits)
-        confidence = np.repeat(means_of_cells, np.diff(starts, append=len(keys)))
-        means = {name: torch.from_numpy(total / count) for name, total in zip(self.kind.names, sums.T[2:], strict=True)}
+        keys, count = table.settle().keys, table.sums[:, 0]
+        if table is self.fine:
+            confidence, means_by_name = self._fine_means()
+        else:
+            # Right and wrong rows of a cell get one confidence: they are tied, and its sums stay what they are.
+            starts = np.flatnonzero(np.diff(keys >> 1, prepend=-1))
+            both = np.add.reduceat(table.sums[:, :2], starts, axis=0)
+            bins = bins_of_cells(keys[starts] % UNIT_CELLS >> 1, COARSE)
+            means_of_cells = within_bins(both[:, 1] / both[:, 0], bins)
+            confidence = np.repeat(means_of_cells, np.diff(starts, append=len(keys)))
+            means_by_name = table.sums.T[2:] / count
+        means = {name: torch.from_numpy(own) for name, own in zip(self.kind.names, means_by_name, strict=True)}
         means["confidence"] = torch.from_numpy(confidence)
         facts = Facts(right=torch.from_numpy((keys & 1).astype(bool)), **means)
         return Predictions.from_facts(
@@ -296,9 +364,33 @@ class Sketch:
             split=self.kind.split,
             class_names=self.kind.class_names,
             weights=count,
-            columns={PART: keys // width},
+            columns={PART: keys // UNIT_CELLS},
             unit=PART,
         )
+
+    def _coarse_places(self) -> tuple[CellTable, Indices]:
+        """The coarse cells of all units together, and the place of every fine cell among them."""
+        keys = self.coarse.settle().keys
+        together = CellTable(*sums_by_key(keys % UNIT_CELLS, self.coarse.sums.T))
+        fine = self.fine.settle().keys
+        cells = coarser(fine >> 1, bins_of_cells(fine >> 1, FINE))
+        return together, np.searchsorted(together.keys, cells << 1 | fine & 1)
+
+    def _fine_means(self) -> tuple[Floats, Floats]:
+        """Confidence, and means of the other facts, of every fine cell.
+
+        The facts are those of the coarse cell around it, of right rows or of wrong ones. Its confidence is its middle,
+        moved with those of its neighbours so that the sums over the coarse cell are what they are.
+        """
+        together, place = self._coarse_places()
+        cells, count = self.fine.keys >> 1, self.fine.sums[:, 0]
+        bins = bins_of_cells(cells, FINE)
+        confidence = middles(cells, bins, FINE)
+        _, tied = np.unique(together.keys >> 1, return_inverse=True)  # right and wrong rows are moved alike
+        rows, sure = (np.bincount(tied, together.sums[:, k]) for k in (0, 1))
+        moved = (sure - np.bincount(tied[place], count * confidence, len(rows))) / rows
+        facts = together.sums.T[2:] / together.sums[:, 0]
+        return within_bins(confidence + moved[tied[place]], bins), np.ascontiguousarray(facts[:, place])
 
     def ranking_limits(self, words: Sequence[str]) -> dict[str, tuple[float, float]]:
         """The values of ranking metrics if the right rows of every cell came first, and if they came last.
@@ -325,6 +417,7 @@ class Sketch:
         about = {
             "kind": asdict(self.kind),
             "units": list(self.units),
+            "are_parts": self.are_parts,
             "rows": self.rows,
             "by": self.by,
             "groups": {name: group.rows for name, group in self.groups.items()},
@@ -349,15 +442,18 @@ class Sketch:
             units = {name: k for k, name in enumerate(about["units"])}
 
             def part(first: str, rows: int) -> Sketch:
-                names = [f"{first}{table}" for table in ("fine", "coarse")]
-                fine, coarse = (CellTable(columns[f"{name}_keys"], columns[f"{name}_sums"]) for name in names)
-                return cls(kind, units, rows, fine=fine, coarse=coarse)
+                own = cls(kind, units, rows)
+                for name, span in table_spans(kind).items():
+                    table = CellTable(columns[f"{first}{name}_keys"], columns[f"{first}{name}_sums"], span, rows)
+                    setattr(own, name, table)
+                return own
 
             sketch = part("", about["rows"])
             sizes = about["groups"].items()
             sketch.groups = {name: part(f"group{k}_", rows) for k, (name, rows) in enumerate(sizes)}
             sums = {k.removeprefix("classes_"): v for k, v in columns.items() if k.startswith("classes_")}
             sketch.by, sketch.classes = tuple(about["by"]), ClassTable(**sums) if sums else None
+            sketch.are_parts = bool(about["are_parts"])
             for own in (sketch, *sketch.groups.values()):
                 own._check()
             return sketch
@@ -366,18 +462,34 @@ class Sketch:
         """The counts of a file must fit each other."""
         check_record(self.kind)
         check_kind(self.rows, "int", "rows")
-        for table in (self.fine, self.coarse):
+        for table, width in ((self.fine, 1), (self.coarse, 2 + len(self.kind.names))):
             keys, sums = table.keys, table.sums
-            shape = (len(keys), 2 + len(self.kind.names))
+            if not (self.rows or keys.size or sums.size):
+                continue  # of shards without a row
+            shape = (len(keys), width)
             whole = keys.dtype.kind == "i" and keys.ndim == 1 and sums.dtype == np.float64 and sums.shape == shape
             sound = whole and np.isfinite(sums).all() and (sums[:, 0] > 0).all() and (np.diff(keys) > 0).all()
-            if not sound or (sums[:, 1] > sums[:, 0] + 1e-6).any() or round(float(sums[:, 0].sum())) != self.rows:
+            within = not len(keys) or (keys[0] >= 0 and keys[-1] < table.span)
+            if (
+                not (sound and within)
+                or (sums[:, 1:2] > sums[:, :1] + 1e-6).any()
+                or round(float(sums[:, 0].sum())) != self.rows
+            ):
                 raise InputError(f"its cells must hold {self.rows} samples, got others; make the sketch again")
+        together, place = self._coarse_places()
+        counts = np.bincount(place, self.fine.sums[:, 0], len(together.keys))
+        if len(counts) != len(together.keys) or (counts != together.sums[:, 0]).any():
+            raise InputError("its fine and coarse cells must hold the same samples, got others; make the sketch again")
         if self.classes is not None:
             tables = [getattr(self.classes, part.name) for part in fields(self.classes)]
             shape = (self.kind.num_classes, BINS)
             if not all(t.shape == shape and t.dtype == np.float64 and np.isfinite(t).all() for t in tables):
                 raise InputError(f"its sums by class must be {shape[0]} x {BINS} numbers; make the sketch again")
+
+
+def parts_of_units(names: list[str]) -> Indices:
+    """The part that each unit is dealt to, drawn by its name."""
+    return random.integers(0, random.sample_keys(np.array(names, dtype=np.str_)), "units of a sketch", UNITS)
 
 
 def sketch_of(source: Any, split: str | None = None, by: str | Sequence[str] = ()) -> Sketch:

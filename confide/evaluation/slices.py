@@ -100,12 +100,23 @@ class SliceReport:
     gap: float
     """Confidence minus accuracy of all samples."""
     attributes: tuple[str, ...]
+    by_label: tuple[str, ...] = ()
+    """What looked at the label: left out, unless it is among the attributes because it was asked for."""
 
     def __str__(self) -> str:
         looked = f"{self.candidates:,} slices of {', '.join(self.attributes)}; {self.tested} tested on the other half"
+        lines = [*map(str, self.slices), f"Looked at {looked}; p < {LEVEL} after Holm's correction."]
         if not self.slices:
-            return f"No slice has a gap beyond chance (looked at {looked})."
-        return "\n".join([*map(str, self.slices), f"Looked at {looked}; p < {LEVEL} after Holm's correction."])
+            lines = [f"No slice has a gap beyond chance (looked at {looked})."]
+        named = [word for word in self.by_label if word in self.attributes]
+        left_out = [word for word in self.by_label if word not in self.attributes]
+        if named:
+            lines.append(f"Mind that {', '.join(named)} looked at the label: a calibrated model too has gaps by that.")
+        if left_out:
+            lines.append(
+                f"Left out, because a calibrated model too has gaps by what looked at the label: {', '.join(left_out)}."
+            )
+        return "\n".join(lines)
 
     def to_dict(self) -> JsonObject:
         """Plain dictionary, ready for JSON."""
@@ -126,8 +137,9 @@ def find_slices(
     """Slices of the samples whose confidence is most wrong, with a joint level over all that are claimed.
 
     Single values and pairs of values of: the predicted class, columns, fifths of difficulty and of columns of numbers,
-    verdicts of the scores, clusters of features. Half of the samples, drawn by id, proposes the clearest; the other
-    half tests them (exact tails of the number right, Holm's correction).
+    verdicts of the scores, clusters of features. What looked at the label, as verdicts and many scores of difficulty
+    did, is left out unless `by` names it: a calibrated model too has gaps by that. Half of the samples, drawn by id,
+    proposes the clearest; the other half tests them (exact tails of the number right, Holm's correction).
 
     Args:
         predictions: labelled, or pairs of confidence and correctness.
@@ -164,9 +176,13 @@ def find_slices(
     predictions.need_drawn_singly("a test of slices")
     right = predictions.facts.correct.double().cpu().numpy()
     confidence = predictions.facts.sureness()
-    attributes = _attributes(predictions, by, scores, features, seed)
+    by_label = _by_label(predictions, scores)
+    attributes = _attributes(predictions, by, scores, features, seed, by_label)
     if not attributes:
-        raise InputError("there is nothing to slice by; give columns, scores or features, or predictions of classes")
+        doubtful = f" (what looked at the label must be named: {', '.join(by_label)})" if by_label else ""
+        raise InputError(
+            f"there is nothing to slice by{doubtful}; give columns, scores or features, or predictions of classes"
+        )
     proposing = uniform(seed, sample_keys(predictions.ids), "slices") < 0.5
     candidates = list(_candidates(attributes, confidence - right, proposing))
     chosen = _propose(candidates, attributes, confidence * (1 - confidence), proposing, most)
@@ -183,20 +199,40 @@ def find_slices(
         len(right),
         float(confidence.mean() - right.mean()),
         tuple(a.kind for a in attributes),
+        tuple(word for word in by_label if by is None or word in by),
     )
 
 
+def _by_label(predictions: Predictions, scores: Scores | None) -> list[str]:
+    """Words of what is there to slice by and looked at the labels."""
+    from confide.difficulty.base import looks_at_labels
+    from confide.difficulty.label_errors import LABEL_COLUMNS
+
+    words = [word for word in predictions.columns if word in LABEL_COLUMNS]
+    if scores is not None:
+        words += ["difficulty"] * looks_at_labels(scores.method)
+        words += ["verdict"] * ("verdict" in scores.columns)
+    return list(dict.fromkeys(words))
+
+
 def _attributes(
-    predictions: Predictions, by: Sequence[str] | None, scores: Scores | None, features: Features | None, seed: int
+    predictions: Predictions,
+    by: Sequence[str] | None,
+    scores: Scores | None,
+    features: Features | None,
+    seed: int,
+    by_label: Sequence[str],
 ) -> list[SampleGroups]:
-    """Every way to group the samples that is known without their labels."""
+    """Every way to group the samples that is asked for, or else that did not look at their labels."""
     known: Columns = dict(predictions.columns)
     if scores is not None:
         rows = rows_of(predictions.ids, scores.ids, "scores")
         known["difficulty"] = scores.values[rows]
         if "verdict" in scores.columns:
             known["verdict"] = np.asarray(scores.columns["verdict"])[rows]
-    words = list(known) if by is None else [word for word in by if word != "predicted"]
+    words = [word for word in (known if by is None else by) if word != "predicted"]
+    if by is None:
+        words = [word for word in words if word not in by_label]
     missing = [word for word in words if word not in known]
     if missing:
         raise InputError(

@@ -11,12 +11,14 @@ import torch
 from numpy.typing import NDArray
 
 from confide.checks import InputError
+from confide.difficulty.weights import Agreement, agreement
 from confide.evaluation.compare import compare, holm_corrected, mcnemar
 from confide.evaluation.evaluate import ModelStage, evaluate, measurements, metric_requests
 from confide.metrics import explain, table_words, tnr, tpr
 from confide.metrics.intervals import THEORY
 from confide.metrics.view import metric_samples
 from confide.predictions import Predictions
+from confide.records import Scores
 from confide.results import LEVEL, About, ComparedRow, Comparison, Curve, Evaluation, Measurement, Z
 from confide.types import Floats
 
@@ -260,3 +262,24 @@ def measurement_of(evaluation: Evaluation, score: str, metric: str) -> Measureme
     """The measurement of one predictor, or None where it has none."""
     rows = (m for m in evaluation.measurements if m.metric == metric and m.score == score and m.group is None)
     return next(rows, None)
+
+
+def rank_agreement(values: Mapping[str, TrustValues]) -> tuple[Agreement, ...]:
+    """Kendall and Spearman correlations of every two trust predictors over the same samples.
+
+    Args:
+        values: of each predictor on the same samples in the same order, by its word.
+
+    Returns:
+        One `Agreement` a pair.
+
+    Example:
+        >>> import numpy as np
+        >>> from confide.evaluation import TrustValues, rank_agreement
+        >>> first, second = TrustValues(np.array([0.1, 0.5, 0.9])), TrustValues(np.array([0.2, 0.9, 0.5]))
+        >>> pair, = rank_agreement({"mcp": first, "oracle": second})
+        >>> pair.a, pair.b, round(pair.kendall, 3)
+        ('mcp', 'oracle', 0.333)
+    """
+    places = np.arange(max((len(each.values) for each in values.values()), default=0))
+    return agreement([Scores(places, each.ranking, word) for word, each in values.items()])

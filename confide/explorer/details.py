@@ -575,7 +575,7 @@ class History:
         if path is None:
             return None
         if (model, split) not in self._places:
-            self._places[model, split] = align(self.samples.ids[split], PredictionsFile(path, split).read_ids())
+            self._places[model, split] = self.samples.places_in(split, PredictionsFile(path, split))
         places = self._places[model, split]
         position = row - self.samples.starts[split]
         place: int | None = position if places is None else places[position].as_py()

@@ -11,7 +11,7 @@ from confide.checks import InputError
 from confide.files import formats
 from confide.files.columns import column_roles
 from confide.files.formats import reading
-from confide.store import DataNote, Manifest, RunPaths, read_manifest
+from confide.store import DataNote, Manifest, RunPaths, read_manifest, seed_name
 from confide.types import JsonObject, Options
 
 SPLIT_ORDER = ("test", "val", "promise", "train")
@@ -162,7 +162,8 @@ def _folder_layout(folder: Path) -> Layout:
     with reading(paths.manifest):
         manifest = _manifest(folder)
         config = manifest.config
-        models, calibrators, trust = (_names(config, family) for family in ("losses", "calibrators", "trust"))
+        losses, calibrators, trust = (_names(config, family) for family in ("losses", "calibrators", "trust"))
+        models = [seed_name(loss, int(seed)) for loss in losses for seed in config.get("seeds") or ()] or losses
         data = _data(manifest, folder)
     with reading(paths.data):
         note = DataNote.load(paths.data) if paths.data.exists() else DataNote("")

@@ -111,8 +111,15 @@ class TagMarks:
         tagged = []
         for split, start in self.samples.starts.items():
             in_split = [tag for tag in tags if tag.split == split and tag.kind]
-            places = pc.index_in(pa.array([tag.id for tag in in_split], pa.string()), value_set=self.samples.ids[split])
-            tagged += [(start + p, tag) for p, tag in zip(places.to_pylist(), in_split, strict=True) if p is not None]
+            if not in_split:
+                continue
+            # Samples are looked up among tags, which are far fewer.
+            tag_numbers = pc.index_in(
+                self.samples.ids[split], value_set=pa.array([tag.id for tag in in_split], pa.string())
+            )
+            rows = np.flatnonzero(tag_numbers.is_valid().to_numpy(zero_copy_only=False))
+            numbers = tag_numbers.drop_null().to_pylist()
+            tagged += [(start + row, in_split[k]) for row, k in zip(rows.tolist(), numbers, strict=True)]
         return tagged
 
     def _set(self, row: int, tag: SampleTag) -> None:

@@ -148,14 +148,16 @@ class SampleDatabase:
         if key not in self._codes:
             if column.kind == "number":
                 values = self.values(column)
-                width = (column.high - column.low) / BINS
-                missing = np.isnan(values)
-                place = np.floor((np.where(missing, column.low, values) - column.low) / width)
-                codes = np.where(missing, -1, np.clip(place, 0, BINS - 1)).astype(np.int64)
+                place = values - column.low
+                place /= (column.high - column.low) / BINS
+                np.floor(place, out=place)
+                np.clip(place, 0, BINS - 1, out=place)
+                place[np.isnan(values)] = -1
+                place += 1
+                self._codes[key] = place.astype(np.min_scalar_type(BINS))
             else:
-                codes = self.numbers(f"SELECT coalesce(CAST({column.sql} AS INTEGER), -1) FROM {column.table}")
-            codes = codes + 1
-            self._codes[key] = codes.astype(np.min_scalar_type(int(codes.max(initial=0))))
+                codes = self.numbers(f"SELECT coalesce(CAST({column.sql} AS INTEGER), -1) FROM {column.table}") + 1
+                self._codes[key] = codes.astype(np.min_scalar_type(int(codes.max(initial=0))))
         return self._codes[key]
 
     def totals(self, column: Column) -> NDArray[np.intp]:
@@ -177,6 +179,8 @@ class SampleDatabase:
 
 # A query: the query string of a view -> the models, checked filters and an order -> SQL with parameters.
 
+MANY = 1 << 16
+"""Numbers from which on `rising_order` takes its quick way."""
 NOT_FILTERS = {"model", "stage", "sort", "with", "view", "sample", "panel", "colour"}
 """Keys that filter nothing."""
 COMPARISONS = {"cells", "disagree", "other", "surer"}
@@ -552,8 +556,7 @@ class QueryRunner:
             return np.arange(self.database.num_rows if rows is None else len(rows))
         values = self.database.values(column)
         values = values if rows is None else values.take(rows)
-        # What is missing comes last, either way.
-        return np.argsort(-values if query.descending else values, kind="stable")
+        return rising_order(-values if query.descending else values)
 
     def fits(self, query: Query, without: Iterable[str] = ()) -> Flags:
         """Which rows fit all filters but those on the keys left out."""
@@ -707,6 +710,24 @@ class QueryRunner:
         length = max(len(totals), num_values + 1)
         counts = np.bincount(self.database.codes(column).take(rows.rows), minlength=length)
         return np.pad(totals, (0, length - len(totals))) - counts if rows.inverted else counts
+
+
+def rising_order(values: Floats) -> Indices:
+    """A stable order of numbers, NaN last; of many that float32 holds, as confidences are, by whole numbers.
+
+    Numpy sorts these with the widest registers there are, some five times as fast as it argsorts: the upper half is the
+    value's place among all of float32, the lower half the row.
+    """
+    short = values.astype(np.float32)
+    if len(values) < MANY or not np.array_equal(short, values, equal_nan=True):
+        return np.argsort(values, kind="stable")
+    short += 0.0  # -0 and 0 are tied
+    bits = short.view(np.int32)
+    keys = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).astype(np.int64)
+    keys[np.isnan(short)] = 0x7FFFFFFF
+    keys = (keys << 32) | np.arange(len(keys))
+    keys.sort()
+    return keys & 0xFFFFFFFF
 
 
 def _remember(cache: OrderedDict[Any, Any], key: Any, value: Any, most: int) -> None:

@@ -23,7 +23,7 @@ RELIABILITY_BINS = 15
 RISK_POINTS = 100
 MOST_COUNTED = 2000
 """Samples whose errors are counted one by one for the exact law of their number."""
-BY_LABEL = ("label", "outcome", "loss", "verdict", "suggested", "runner_up", "tag", "cells")
+BY_LABEL = ("label", "outcome", "loss", "tag", "cells")
 """Filters that look at the label: they choose right and wrong samples apart, so that calibration cannot be judged."""
 
 
@@ -160,12 +160,12 @@ def _by_label(runner: QueryRunner, query: Query) -> tuple[str, ...]:
 
 def looks_at_label(runner: QueryRunner, key: str) -> bool:
     """Whether a filter on this key chooses by the label, also indirectly."""
-    if key != "difficulty":
-        return key in BY_LABEL
-    from confide.difficulty.base import DIFFICULTY
+    from confide.difficulty.base import looks_at_labels
+    from confide.difficulty.label_errors import LABEL_COLUMNS
 
-    method = runner.database.samples.method
-    return method not in DIFFICULTY or DIFFICULTY.get(method).spec.labels
+    if key == "difficulty":
+        return looks_at_labels(str(runner.database.samples.method))
+    return key in BY_LABEL or key.removeprefix("c.") in LABEL_COLUMNS
 
 
 def reliability_of(sums: ConfidenceSums, by_label: tuple[str, ...] = (), few: Floats | None = None) -> RowReliability:

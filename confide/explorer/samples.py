@@ -41,6 +41,8 @@ MAX_CATEGORIES = 1000
 """A column of words with more values than this is searched, not listed."""
 MAX_CLASSES = 1 << 24
 """Counts by class are kept for so many at most."""
+MAX_RANGED = 1 << 20
+"""Of more values than this one in seven tells the range to draw: no common cycle in data is of seven rows."""
 MAX_LISTED_NUMBERS = 12
 """Whole numbers of at most so many values are listed, not drawn."""
 
@@ -78,6 +80,15 @@ class ClassNames:
         self.names = self.names or tuple(names)
 
 
+@dataclass(frozen=True)
+class FileStamp:
+    """A file as it was: other content has another time or size."""
+
+    path: Path
+    changed_ns: int
+    size: int
+
+
 @dataclass(frozen=True, eq=False)
 class SampleTable:
     """The table, its columns by key, and how it was scored."""
@@ -90,6 +101,11 @@ class SampleTable:
     num_classes: int
     method: str = ""
     options: Options = field(default_factory=dict)
+    sources: Mapping[str, FileStamp] = field(default_factory=dict)  # by split, the file whose rows these are in order
+
+    def places_in(self, split: str, file: PredictionsFile) -> pa.Array | None:
+        """Places of the samples of a split in a file, null where absent; None when its rows are the same."""
+        return None if self.sources.get(split) == file.stamp() else align(self.ids[split], file.read_ids())
 
     def split_of(self, row: int) -> str:
         """The split a row belongs to."""
@@ -141,6 +157,7 @@ def gather_samples(layout: Layout) -> SampleTable:
         max(known),
         method,
         options,
+        {split: part.source for split, part in splits.items() if part.source is not None},
     )
 
 
@@ -153,6 +170,8 @@ class _SplitColumns:
     num_classes: int = 0
     method: str = ""
     options: Options = field(default_factory=dict)
+    source: FileStamp | None = None
+    """The file of predictions whose rows these are."""
 
 
 def _read_split(layout: Layout, split: str) -> _SplitColumns:
@@ -175,6 +194,7 @@ def _read_split(layout: Layout, split: str) -> _SplitColumns:
         next((source.class_names for source in sources if source.class_names), ()),
         max(source.num_classes for source in sources),
         *next(((source.method, source.options) for source in sources if source.method), ("", {})),
+        sources[0].source,
     )
 
 
@@ -275,8 +295,10 @@ def _column(key: str, title: str, sql: str, values: pa.Array) -> tuple[Column, p
         words = pc.cast(values, pa.string())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
-    words = pc.if_else(pc.equal(words, ""), None, words)
     coded = pc.dictionary_encode(words)
+    if pc.index(coded.dictionary, "").as_py() >= 0:  # an empty word is a missing one
+        words = pc.if_else(pc.equal(words, ""), None, words)
+        coded = pc.dictionary_encode(words)
     if not len(coded.dictionary):
         return None
     if len(coded.dictionary) > MAX_CATEGORIES:
@@ -290,8 +312,10 @@ def number_column(key: str, title: str, sql: str, values: pa.Array) -> tuple[Col
     doubles = pc.if_else(pc.is_finite(doubles), doubles, None)
     if doubles.null_count == len(doubles):
         return None
-    ends = np.asarray(pc.quantile(doubles, q=[0.0, 0.005, 0.995, 1.0]))
-    low, high = (ends[0], ends[3]) if ends[2] - ends[1] <= 0 else (ends[1], ends[2])
+    some = doubles if len(doubles) <= MAX_RANGED else doubles.take(pa.array(np.arange(0, len(doubles), 7)))
+    low, high = pc.quantile(some, q=[0.005, 0.995]).to_pylist()
+    if low is None or high <= low:
+        low, high = pc.min_max(doubles).as_py().values()
     return Column(key, title, sql, "number", (), float(low), float(high if high > low else low + 1)), doubles
 
 
@@ -309,6 +333,11 @@ class PredictionsFile:
         self.path, self.split, self.class_names = path, split, class_names
         self.roles = column_roles(formats.column_names(path), str(path))
 
+    def stamp(self) -> FileStamp:
+        """The file as it is now."""
+        known = self.path.stat()
+        return FileStamp(self.path, known.st_mtime_ns, known.st_size)
+
     def read_ids(self) -> pa.Array:
         """The ids as words, by position where the file has none."""
         outputs = self.roles.outputs.names if self.roles.outputs else ()
@@ -321,13 +350,16 @@ class PredictionsFile:
 
     def read_samples(self) -> _SplitColumns:
         """Ids, labels, the user's columns and the names of the classes; no logits where they can be left unread."""
+        stamp = self.stamp()  # before it is read: what changes meanwhile counts as changed
         if self.path.suffix != ".parquet" or self.roles.outputs is None:
             whole = Predictions.load(self.path)
             own = {k: pa.array(v) for k, v in whole.columns.items() if v.ndim == 1}
             columns = {"id": pc.cast(pa.array(whole.ids), pa.string())}
             if whole.has_labels:
                 columns["label"] = pa.array(whole.labels.numpy(), pa.int32())
-            return _SplitColumns(columns | own, whole.class_names or ())
+            # A class may be predicted, or have an output, that no label names.
+            number = 0 if whole.facts.predicted is None else whole.num_classes
+            return _SplitColumns(columns | own, whole.class_names or (), number, source=stamp)
         names = [self.roles.label, *self.roles.others]
         table, metadata = formats.read_arrow(self.path, [name for name in names if name is not None])
         columns = {name: _one_chunk(table.column(name)) for name in table.column_names}
@@ -335,7 +367,8 @@ class PredictionsFile:
         if self.roles.label is not None:
             labels = columns.pop(self.roles.label)
             columns["label"] = _class_indices(labels, class_names, str(self.path))
-        return _SplitColumns({"id": self.read_ids(), **columns}, class_names, max(2, self._width()))
+        width = max(2, self._width())
+        return _SplitColumns({"id": self.read_ids(), **columns}, class_names, width, source=stamp)
 
     def read_facts(self, calibrator: StageCalibrator | None) -> tuple[Facts, Tensor | None]:
         """What the model predicts for every sample of the file, and its trust, read in blocks of bounded memory."""
@@ -401,10 +434,9 @@ def model_table(layout: Layout, samples: SampleTable, model: str, stage: str) ->
     for split, path in layout.predictions[model].items():
         with reading(path):
             file = PredictionsFile(path, split, samples.classes.names)
-            ids = file.read_ids()
-            if not len(ids):
+            rows, places = _aligned_rows(samples, split, samples.places_in(split, file))
+            if not len(prediction[rows]):
                 continue
-            rows, places = _aligned_rows(samples, split, ids)
             facts, own_trust = file.read_facts(calibrator)
         known = ((prediction, facts.predicted), (confidence, facts.confidence), (correct, facts.right))
         for target, values in (*known, (loss, facts.nll), (trust, own_trust)):
@@ -413,7 +445,8 @@ def model_table(layout: Layout, samples: SampleTable, model: str, stage: str) ->
     for split, path in layout.trust.get(model, {}).items():
         with reading(path):
             table, _ = formats.read_arrow(path)
-            rows, places = _aligned_rows(samples, split, _one_chunk(table.column("id")).cast(pa.string()))
+            ids = _one_chunk(table.column("id")).cast(pa.string())
+            rows, places = _aligned_rows(samples, split, align(samples.ids[split], ids))
             trust[rows] = table.column("trust").to_numpy()[places]
     changes = _prediction_changes(layout, samples, model)
     return pa.table(
@@ -440,7 +473,7 @@ def _prediction_changes(layout: Layout, samples: SampleTable, model: str) -> NDA
         path = layout.predictions[model].get(split)
         if path is None or split not in samples.ids:
             return changes
-        rows, places = _aligned_rows(samples, split, PredictionsFile(path, split).read_ids())
+        rows, places = _aligned_rows(samples, split, samples.places_in(split, PredictionsFile(path, split)))
         epochs = (np.asarray(pq.read_table(file, columns=["prediction"]).column(0))[places] for file in files)
         last = next(epochs)
         count = np.zeros(len(last), dtype=np.float32)
@@ -500,12 +533,11 @@ def stage_title(stage: str) -> str | None:
     return calibrators.stage_titles([stage]).get(stage, stage)
 
 
-def _aligned_rows(samples: SampleTable, split: str, ids: pa.Array) -> tuple[Any, Any]:
+def _aligned_rows(samples: SampleTable, split: str, places: pa.Array | None) -> tuple[Any, Any]:
     """Rows of the table that a file's samples have, and which of the file's rows they are."""
-    start, known = samples.starts[split], samples.ids[split]
-    places = align(known, ids)
+    start = samples.starts[split]
     if places is None:
-        return slice(start, start + len(known)), slice(None)
+        return slice(start, start + len(samples.ids[split])), slice(None)
     present = places.is_valid().to_numpy(zero_copy_only=False)
     return start + np.flatnonzero(present), places.drop_null().to_numpy()
 
@@ -544,7 +576,7 @@ class LogitsReader:
         with reading(path):
             if path not in self._files:
                 file = PredictionsFile(path, split)
-                self._files[path] = file, align(self.samples.ids[split], file.read_ids())
+                self._files[path] = file, self.samples.places_in(split, file)
             file, places = self._files[path]
             position = row - self.samples.starts[split]
             place = position if places is None else places[position].as_py()

@@ -456,7 +456,7 @@ def write_table(
         group_rows: of parquet, rows that are read at once by `read_between`.
 
     Raises:
-        InputError: an ending of no known format.
+        InputError: an ending of no known format, or of npz a column that is neither numbers nor words.
 
     Example:
         >>> from confide import files
@@ -467,7 +467,7 @@ def write_table(
     path = Path(path)
     if path.suffix == ".npz":
         with atomic(path) as temporary, open(temporary, "wb") as file:
-            arrays: dict[str, AnyArray] = {k: np.asarray(v) for k, v in columns.items()}
+            arrays = {name: _npz_array(name, values) for name, values in columns.items()}
             arrays |= {"metadata": np.array(json.dumps(dict(metadata)))} if metadata else {}
             np.savez_compressed(file, **arrays)
     elif path.suffix == ".parquet":
@@ -482,6 +482,16 @@ def write_table(
         write_text(path, "".join(json.dumps(dict(zip(columns, row, strict=True))) + "\n" for row in rows))
     else:
         raise InputError(f"{path} must end in {', '.join(TABLE_ENDINGS)}, got '{path.suffix}'; choose one")
+
+
+def _npz_array(name: str, values: Any) -> AnyArray:
+    """Values as npz holds them without pickling: words that were read as objects are texts."""
+    array: AnyArray = np.asarray(values)
+    if array.dtype.kind != "O":
+        return array
+    if all(isinstance(value, str) for value in array.reshape(-1)):
+        return array.astype(str)
+    raise InputError(f"column '{name}' must be numbers or words all through for npz, got a mixture; choose .parquet")
 
 
 def write_tensors(path: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:

@@ -111,6 +111,10 @@ def compute_metrics(words: Sequence[str] = WORDS) -> Callable[[Any], dict[str, f
         >>> compute_metrics(["accuracy", "auroc"])(evaluated)
         {'accuracy': 0.5, 'auroc': 1.0}
     """
+    if hasattr(words, "predictions"):
+        raise InputError(
+            "compute_metrics makes the function that a Trainer calls; give compute_metrics=compute_metrics()"
+        )
     for word in words:
         parse_metric(word.partition(":")[0])
 
@@ -148,7 +152,9 @@ class MetricModule:
 
     def compute(self, *, predictions: Any = None, references: Any = None) -> dict[str, float]:
         """Word -> value over all that was added and these; `word_by_chance` beside calibration errors."""
-        if predictions is not None or references is not None:
+        if (predictions is None) != (references is None):
+            raise InputError("compute takes predictions and references together, got one of them; pass both or neither")
+        if predictions is not None:
             self.add_batch(predictions=predictions, references=references)
         if not self._batches:
             raise InputError("compute needs samples, got none; add_batch before, or pass predictions and references")

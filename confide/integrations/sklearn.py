@@ -25,7 +25,13 @@ try:
     from sklearn.utils import _safe_indexing as rows_at, get_tags, indexable
     from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
     from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d, has_fit_parameter
+    from sklearn.utils.validation import (
+        _check_sample_weight,
+        check_is_fitted,
+        column_or_1d,
+        has_fit_parameter,
+        validate_data,
+    )
 except ImportError:
     raise MissingExtra("scikit-learn", "sklearn", "the scikit-learn classifiers") from None
 
@@ -399,16 +405,16 @@ class CalibratorTransformer(TransformerMixin, BaseEstimator):  # type: ignore[mi
     def fit(self, X: Any, y: Any) -> CalibratorTransformer:
         """Fit on outputs `n c` and labels `n`; labels may be any c values, in sorted order of the columns."""
         check_choice(self.inputs, ("logits", "probs"), "inputs")
-        outputs = np.asarray(X)
-        self.classes_, labels = _encoded_columns(np.asarray(y), outputs.shape[-1])
+        outputs, targets = validate_data(self, X, y)
+        check_classification_targets(targets)
+        self.classes_, labels = _encoded_columns(targets, outputs.shape[-1])
         self.calibrator_ = calibrators.fit(self.word, self._predictions(outputs, labels), **(self.options or {}))
-        self.n_features_in_ = outputs.shape[-1]
         return self
 
     def transform(self, X: Any) -> NDArray[np.float64]:
         """Calibrated probabilities `n c`."""
         check_is_fitted(self, "calibrator_")
-        outputs = np.asarray(X)
+        outputs = validate_data(self, X, reset=False)
         record = self._predictions(outputs, np.zeros(len(outputs), np.int64))
         probs: NDArray[np.float64] = self.calibrator_(record).logits.double().softmax(dim=1).numpy()
         return probs
@@ -422,7 +428,8 @@ class CalibratorTransformer(TransformerMixin, BaseEstimator):  # type: ignore[mi
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class with the largest calibrated probability."""
-        predicted: NDArray[Any] = self.classes_[np.asarray(self.transform(X)).argmax(axis=1)]
+        place = np.asarray(self.transform(X)).argmax(axis=1)
+        predicted: NDArray[Any] = self.classes_[place]
         return predicted
 
     def _predictions(self, outputs: NDArray[Any], labels: NDArray[np.int64]) -> Predictions:

@@ -4,11 +4,11 @@ smoothing, logit norm.
 
 from confide.losses.base import loss
 from confide.simplex.reference import LossValues
-from confide.simplex.statistics import fused, simplex_statistics
+from confide.simplex.statistics import fused, simplex_statistics, small_cross_entropy
 from confide.types import Labels, Logits
 
 
-@loss("cross_entropy", paper="Good, 1952, Rational Decisions", soft=True)
+@loss("cross_entropy", paper="Good, 1952, Rational Decisions", soft=True, quick_mean=small_cross_entropy)
 def cross_entropy(logits: Logits, labels: Labels) -> LossValues:
     """Cross-entropy, -log p_y; with soft labels -sum_k q_k log p_k.
 

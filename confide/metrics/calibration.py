@@ -74,11 +74,9 @@ class Binned:
     @classmethod
     def _of(cls, view: View, bins: int, binning: str, closed: str, edges: str) -> Binned:
         ordered = view.base.ordered("msp")
-        if binning == "mass" and ordered.order is None and ordered.tied.any():
-            # An edge may part a tie, in the order given, which only the other sort keeps.
-            ordered = replace(view.base, resampled=True, _sorted={}, _vectors={}).ordered("msp")
+        wrong = ordered.wrong
         weight = view.in_order(ordered)
-        sure = ordered.values.astype(np.float64)
+        sure = ordered.values.astype(np.float64, copy=False)
         if edges in ("interpolated", "order", "midpoint"):
             rising, rising_weight = sure[::-1], None if weight is None else weight[::-1]
             if edges == "order":
@@ -92,10 +90,14 @@ class Binned:
         else:
             at = view.base.positions(binning, bins, closed)
             index = np.repeat(np.arange(bins)[::-1], np.diff(at))
+            parted = list(view.base.parted_ties(at)) if binning == "mass" else []
+            wrong = wrong.copy() if parted else wrong
+            for begin, flags in parted:
+                wrong[begin : begin + len(flags)] = flags
         unit = view.base.design.clusters
         if unit is not None and ordered.order is not None:
             unit = np.unique(unit[ordered.order], return_inverse=True)[1].reshape(-1)
-        return cls(index, bins, sure, sure - ~ordered.wrong, weight, ordered.order, unit)
+        return cls(index, bins, sure, sure - ~wrong, weight, ordered.order, unit)
 
     def sums(self, values: Floats | None = None, power: int = 1) -> Floats:
         """Sums per bin of values times powers of the weights."""

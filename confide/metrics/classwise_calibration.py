@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from confide.block_sizes import CACHED, rows_in
+from confide.block_sizes import CACHED, CACHED_FLOAT64, DEVICE_MEMORY, rows_in
 from confide.checks import check_choice, check_range
 from confide.facts import ClassTable
 from confide.metrics.base import calibration_metric
@@ -22,6 +23,7 @@ from confide.metrics.influence import Folded, Influence, sum_without_noise
 from confide.metrics.resampling import Resamples
 from confide.metrics.view import MetricSamples, View
 from confide.numerics.binning import bin_of, mass_bin_of_rank, mass_starts, order_edges, width_bin_of, width_edges
+from confide.numerics.blocks import in_parts
 from confide.predictions import Predictions, ProbabilityOutputs
 from confide.random import generator
 from confide.types import Floats, Indices, Options
@@ -237,28 +239,61 @@ def signed_sums(predictions: Predictions, signs: Floats, bins: int, closed: str)
     """Of every row the sum over classes of sign x (p - 1[label]), the sign that of its class and bin; in one pass."""
     facts, labels = predictions.facts, predictions.labels.cpu().numpy()
     outputs = predictions.outputs
-    are_probs = isinstance(outputs, ProbabilityOutputs)
-    source = (outputs.probs if isinstance(outputs, ProbabilityOutputs) else predictions.logits).cpu()
-    energy = facts.need("energy").cpu().numpy()
-    first, flat = np.ascontiguousarray(signs[:, 0]), signs.reshape(-1)
-    edge, num_classes = float(width_edges(bins)[1]), source.shape[1]
-    rows = rows_in(CACHED, num_classes)
+    source = outputs.probs if isinstance(outputs, ProbabilityOutputs) else predictions.logits
     total = np.empty(len(labels))
-    for start in range(0, len(labels), rows):
-        block = source[start : start + rows]
-        block = block.float() if block.dtype in (torch.float16, torch.bfloat16) else block
-        values = block.numpy()
-        probs = values if are_probs else np.exp(values - energy[start : start + rows, None].astype(values.dtype))
-        sums = (probs @ first.astype(probs.dtype)).astype(np.float64)
-        if bins > 1:
-            places = np.flatnonzero(probs >= probs.dtype.type(edge))
-            row = places // num_classes
-            column, above = places - row * num_classes, probs.reshape(-1)[places]
-            change = flat[column * bins + width_bin_of(above, bins, closed)] - first[column]
-            sums += np.bincount(row, change * above, minlength=len(sums))
-        total[start : start + rows] = sums
+    on_device = source.device.type != "cpu"
+    rows = rows_in(DEVICE_MEMORY // 4 if on_device else CACHED_FLOAT64, source.shape[1])
+    sums_of = _signed_sums_on_device if on_device else _signed_sums
+
+    def work(part: slice) -> None:
+        for start in range(part.start, part.stop, rows):
+            block = slice(start, min(start + rows, part.stop))
+            energy = None if isinstance(outputs, ProbabilityOutputs) else facts.need("energy")[block]
+            total[block] = sums_of(source[block], energy, signs, bins, closed)
+
+    in_parts(work, len(labels), 0 if on_device else source.shape[1], rows)
     p_true = facts.need("p_true").cpu().numpy()
-    return np.asarray(total - flat[labels * bins + width_bin_of(p_true, bins, closed)])
+    total -= signs.reshape(-1)[labels * bins + width_bin_of(p_true, bins, closed)]
+    return total
+
+
+def _signed_sums(block: Tensor, energy: Tensor | None, signs: Floats, bins: int, closed: str) -> Floats:
+    """Of some rows the sums of sign x p, of logits and their energies or, without these, of probabilities."""
+    values = (block.float() if block.dtype in (torch.float16, torch.bfloat16) else block).numpy()
+    probs = values
+    if energy is not None:
+        probs = values - energy.numpy()[:, None].astype(values.dtype)
+        np.exp(probs, out=probs)
+    first, flat = np.ascontiguousarray(signs[:, 0]), signs.reshape(-1)
+    sums = torch.mv(torch.from_numpy(probs), torch.from_numpy(first.astype(probs.dtype))).double().numpy()
+    if bins > 1:
+        places = np.flatnonzero(probs >= probs.dtype.type(width_edges(bins)[1]))
+        row = places // probs.shape[1]
+        column, above = places - row * probs.shape[1], probs.reshape(-1)[places]
+        change = flat[column * bins + width_bin_of(above, bins, closed)] - first[column]
+        sums += np.bincount(row, change * above, minlength=len(sums))
+    return np.asarray(sums)
+
+
+def _signed_sums_on_device(block: Tensor, energy: Tensor | None, signs: Floats, bins: int, closed: str) -> Floats:
+    """The same of rows that live on a GPU: what leaves it is one number a row."""
+    wide = block.float() if block.dtype in (torch.float16, torch.bfloat16) else block
+    probs = wide if energy is None else (wide - energy[:, None]).exp_()
+    table = torch.from_numpy(signs).to(probs.device)
+    edges = torch.from_numpy(width_edges(bins)).to(probs.device, probs.dtype)
+    sums = (probs @ table[:, 0].to(probs.dtype)).double()
+    if bins > 1:
+        row, column = (probs >= edges[1]).nonzero(as_tuple=True)
+        above = probs[row, column]
+        place = torch.bucketize(above, edges[1:-1], right=closed == "left")
+        sums.index_add_(0, row, (table[column, place] - table[column, 0]) * above)
+    return np.asarray(sums.cpu().numpy())
+
+
+def class_parts(counted: NDArray[np.bool_], bins: int) -> Iterator[Indices]:
+    """Counted classes, as many at a time as keep what is made of their cells small."""
+    chosen, size = np.flatnonzero(counted), rows_in(CACHED_FLOAT64 // 8, bins)
+    return (chosen[first : first + size] for first in range(0, len(chosen), size))
 
 
 def classwise_influence(
@@ -275,25 +310,31 @@ def classwise_influence(
     counted, n, unit_weight = counted_classes(predictions, classes), len(predictions), typical_weight(predictions)
     cells = cell_index(predictions, bins, edges) if binning == "mass" else None
     table = predictions.class_table(bins, closed) if cells is None else mass_table(predictions, cells, bins)
-    sums, squares = table.confidence - table.hits, table.squares - 2 * table.truth + table.hit_squares
-    variance = np.maximum(squares - sums**2 / n, 0.0)
-    folded = Folded.of(np.where(counted[:, None], sums, 0.0) / n, np.where(counted[:, None], variance, 0.0) / n**2)
-    signs = folded.slope
+    signs, rest, seen = np.zeros(table.count.shape), 0.0, np.zeros((2, bins))
+    for part in class_parts(counted, bins):
+        sums = table.confidence[part] - table.hits[part]
+        squares = table.squares[part] - 2 * table.truth[part] + table.hit_squares[part]
+        folded = Folded.of(sums / n, np.maximum(squares - sums**2 / n, 0.0) / n**2)
+        signs[part] = folded.slope
+        rest += float(folded.rest.sum())
+        seen += [table.hits[part].sum(axis=0), np.maximum(table.confidence[part], 0.0).sum(axis=0)]
+    rest *= together(predictions.num_classes)
     if cells is None:
         psi = signed_sums(predictions, signs, bins, closed)
     else:
         probs, labels, flat = probabilities_of(predictions), predictions.labels.cpu().numpy(), signs.reshape(-1)
         own = np.take_along_axis(cells, labels[:, None], axis=1)[:, 0]
         psi = (flat[cells] * probs).sum(axis=1) - flat[own]
-    size = int(counted.sum())
-    rest = float(folded.rest.sum()) * together(predictions.num_classes)
+    size, chance, error = int(counted.sum()), 0.0, 0.0
     # Hits of a cell vary about their true mean: what was expected, more or less as in that bin over all classes.
-    expected, seen = np.maximum(table.confidence[counted], 0.0), table.hits[counted]
-    hits = expected * (seen.sum(axis=0) / np.maximum(expected.sum(axis=0), 1e-300))
-    rate = np.clip(hits / np.maximum(table.count[counted], unit_weight), 0.0, 1.0)
-    hits = hits / unit_weight
-    chance = float(absolute_deviation(hits, hits * (1 - rate)).sum()) * unit_weight / n
-    centre, doubt = sum_without_noise(float(np.abs(sums[counted]).sum()) / n, chance)
+    more_or_less = seen[0] / np.maximum(seen[1], 1e-300)
+    for part in class_parts(counted, bins):
+        hits = np.maximum(table.confidence[part], 0.0) * more_or_less
+        rate = np.clip(hits / np.maximum(table.count[part], unit_weight), 0.0, 1.0)
+        hits = hits / unit_weight
+        chance += float(absolute_deviation(hits, hits * (1 - rate)).sum()) * unit_weight / n
+        error += float(np.abs(table.confidence[part] - table.hits[part]).sum()) / n
+    centre, doubt = sum_without_noise(error, chance)
     psi = (psi - view.weighted_mean(psi)) / size
     return Influence(psi, noise=(rest + doubt**2) / size**2, without_noise=centre / size)
 
@@ -342,11 +383,13 @@ def classwise_chance(
     cells = cell_index(predictions, bins, edges) if binning == "mass" else None
     table = predictions.class_table(bins, closed) if cells is None else mass_table(predictions, cells, bins)
     unit_weight = typical_weight(predictions)
-    expected = np.maximum(table.confidence[counted], 0.0) / unit_weight
-    variance = np.clip(expected - table.squares[counted] / unit_weight**2, 0.0, expected)
-    deviation = np.minimum(absolute_deviation(expected, variance), np.sqrt(variance))
-    size = len(predictions) / unit_weight * int(counted.sum())
-    mean, spread = float(deviation.sum()) / size, float((variance - deviation**2).sum()) / size**2
+    size, mean, spread = len(predictions) / unit_weight * int(counted.sum()), 0.0, 0.0
+    for part in class_parts(counted, bins):
+        expected = np.maximum(table.confidence[part], 0.0) / unit_weight
+        variance = np.clip(expected - table.squares[part] / unit_weight**2, 0.0, expected)
+        deviation = np.minimum(absolute_deviation(expected, variance), np.sqrt(variance))
+        mean += float(deviation.sum()) / size
+        spread += float((variance - deviation**2).sum()) / size**2
     spread *= together(predictions.num_classes)
     if mean <= 0 or spread <= 0:
         return np.full(draws, mean)
@@ -410,7 +453,8 @@ def classwise_ece(
     predictions, counted = view.predictions, counted_classes(view.predictions, classes)
     if binning == "width":
         table = predictions.class_table(bins, closed)
-        return float(np.abs(table.confidence - table.hits)[counted].sum() / table.count[counted].sum())
+        apart = sum(float(np.abs(table.confidence[k] - table.hits[k]).sum()) for k in class_parts(counted, bins))
+        return apart / float(table.count[counted].sum())
     weights, size = predictions.relative_weights, len(predictions) * int(counted.sum())
     predictions.need_logits("class-wise calibration")
     probs, labels = predictions.probabilities(), predictions.labels

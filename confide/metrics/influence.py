@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from confide.metrics.view import Design, Sorted, View
+from confide.metrics.view import Design, Sorted, View, dot
 from confide.numerics.binomial import wilson_interval
 from confide.results import TAILS, Z
 from confide.types import Flags, Floats, Indices
@@ -95,6 +95,10 @@ def spread_of(influence: Influence, design: Design) -> Spread:
     """The variance of the mean of influence values under the design of the sample."""
     if design.plain:
         psi, n = influence.psi, influence.n
+        if influence.errors is None and influence.share is None:
+            # In one go: squares of all samples would be the largest vector of an evaluation.
+            total = float(np.einsum("i,i->", psi, psi, dtype=np.float64)) / n
+            return Spread(total / max(n - 1, 1) + influence.noise, max(n - 1.0, 1.0), n)
         squares = psi * psi
         squares *= 1.0 / n if influence.share is None else influence.share
         total = float(squares.sum())
@@ -271,7 +275,7 @@ def sum_without_noise(value: float, chance: float) -> tuple[float, float]:
 
 # Samples from the safest to the least safe, in steps of equal scores.
 
-CELLS = 1 << 16
+CELLS = 1 << 14
 """More samples than this make steps of neighbours: an influence value hardly changes over a few ranks."""
 
 
@@ -359,7 +363,7 @@ class Steps:
 
     def influence(self, still: Floats, moved: Floats, one_error: float = 0.0) -> Influence:
         """Influence values of right samples and of errors, about their mean."""
-        mean = float(still @ self.mass + moved @ self.lost)
+        mean = dot(still, self.mass) + dot(moved, self.lost)
         wrong = self.ordered.wrong
         return StepInfluence(
             psi=np.concatenate([still - mean, still + moved - mean]),
@@ -374,7 +378,7 @@ class Steps:
     def typical(self, effects: Floats, n: float) -> float:
         """What one more error would add: as those that are there, or, where there are none, at any place."""
         mass = self.lost if self.lost.any() else self.mass
-        return float(effects @ mass) / float(mass.sum()) / n
+        return dot(effects, mass) / float(mass.sum()) / n
 
 
 @dataclass(frozen=True, eq=False)

@@ -49,7 +49,7 @@ def chance_of(
     Where a metric has no law of its own, correctness is drawn sample by sample, at most `draws` times.
     """
     spec = method.spec
-    if spec.info.kind != "calibration" or not math.isfinite(value):
+    if spec.info.kind != "calibration" or not math.isfinite(value) or view.base.design.single:
         return None
     if spec.whole and not view.predictions.outputs.all_classes and options.get("of") != "top":
         return None
@@ -102,6 +102,8 @@ def interval_of(
     if not math.isfinite(value):
         return UNKNOWN
     if spec.whole and not view.predictions.outputs.all_classes and options.get("of") != "top":
+        return UNKNOWN
+    if view.base.design.single:
         return UNKNOWN
     if how == BOOTSTRAP or spec.influence is None:
         return _within(spec, value, resampling.bootstrap_interval(method, view.base, options, value, chance, seed))

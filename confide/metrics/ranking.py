@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from confide.checks import check_choice, check_range
 from confide.metrics.base import Variant, metric, ranking_metric
 from confide.metrics.influence import Influence, Steps, area_influence, tail_sums
-from confide.metrics.view import Ranks, View, harmonic, harmonic_between, score_values
+from confide.metrics.view import Ranks, View, dot, harmonic, harmonic_between, score_values
 from confide.results import Z
 from confide.types import Floats
 
@@ -205,7 +205,7 @@ def augrc(view: View, *, score: Any = "msp") -> float:
         0.167
     """
     ranks = view.ranks(score)
-    return float(ranks.size @ (ranks.errors_before + ranks.errors) / 2 / ranks.n**2)
+    return dot(ranks.size, ranks.errors_before + ranks.errors) / 2 / ranks.n**2
 
 
 def auroc_influence(view: View, *, score: Any = "msp") -> Influence:
@@ -213,7 +213,7 @@ def auroc_influence(view: View, *, score: Any = "msp") -> Influence:
     steps = Steps.of(view, score)
     rate, errors = steps.rate, steps.errors_before + steps.lost / 2
     below, above = 1 - errors / rate, (steps.before + steps.mass / 2 - errors) / (1 - rate)
-    value = float(below @ steps.right) / (1 - rate)
+    value = dot(below, steps.right) / (1 - rate)
     of_right, of_wrong = (below - value) / (1 - rate), (above - value) / rate
     return steps.influence(of_right, of_wrong - of_right)
 
@@ -245,7 +245,7 @@ def auroc(view: View, *, score: Any = "msp") -> float:
     if right == 0 or ranks.wrong == 0:
         return math.nan
     below = ranks.wrong - (ranks.errors_before + ranks.errors) / 2
-    return float((ranks.size - ranks.new_errors) @ below / (right * ranks.wrong))
+    return dot(ranks.size - ranks.new_errors, below) / (right * ranks.wrong)
 
 
 def precision_influence(hits: Floats, mass: Floats) -> tuple[Floats, Floats]:
@@ -257,7 +257,7 @@ def precision_influence(hits: Floats, mass: Floats) -> tuple[Floats, Floats]:
     total, accepted = float(hits.sum()), np.cumsum(mass)
     precision = np.cumsum(hits) / accepted
     others, own = tail_sums(hits * precision / accepted), tail_sums(hits / accepted)
-    value = float(hits @ precision) / total
+    value = dot(hits, precision) / total
     return -others / total, (precision + own - others - value) / total
 
 
@@ -306,7 +306,7 @@ def aupr_success(view: View, *, score: Any = "msp") -> float:
     # One precision for a tie; over a run of correct samples k the precisions 1 - E / k sum up.
     lost = np.where(ranks.tied, gained * ranks.errors / np.where(ranks.accepted > 0, ranks.accepted, 1), 0.0)
     run = np.flatnonzero(~ranks.tied & (gained > 0))
-    return float((right - lost.sum() - ranks.errors[run] @ ranks.rise[run]) / right)
+    return (right - float(lost.sum()) - dot(ranks.errors[run], ranks.rise[run])) / right
 
 
 def error_influence(view: View, *, score: Any = "msp", form: str = "negated") -> Influence:
@@ -364,7 +364,7 @@ def aupr_error(view: View, *, score: Any = "msp", form: str = "negated") -> floa
     if len(run):
         sums = harmonic(int(ranks.n))
         rise = sums[left[run].astype(np.intp)] - sums[(ranks.n - ranks.accepted[run]).astype(np.intp)]
-        total += float(ranks.new_errors[run].sum() - (left[run] - errors_left[run]) @ rise)
+        total += float(ranks.new_errors[run].sum()) - dot(left[run] - errors_left[run], rise)
     return total / ranks.wrong
 
 

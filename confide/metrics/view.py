@@ -97,7 +97,7 @@ class Ranks:
         share = self.new_errors / np.where(self.size > 0, self.size, 1)
         share *= self.before
         np.subtract(self.errors_before, share, out=share)
-        return float((self.wrong + share @ self.rise) / self.n)
+        return (self.wrong + dot(share, self.rise)) / self.n
 
 
 def ranks_of(ordered: Sorted, weights: Floats | None = None, whole: bool = True) -> Ranks:
@@ -107,6 +107,11 @@ def ranks_of(ordered: Sorted, weights: Floats | None = None, whole: bool = True)
         return Ranks((ordered.ends + 1).astype(np.float64), errors, ordered.tied)
     accepted, errors = np.cumsum(weights), np.cumsum(weights * ordered.wrong)
     return Ranks(accepted[ordered.ends], errors[ordered.ends], ordered.tied, whole)
+
+
+def dot(left: Floating, right: Floating) -> float:
+    """Sum of products. Not by BLAS, which would take threads for it beside those that the metrics have."""
+    return float(np.einsum("i,i->", left, right))
 
 
 def segments(same: Flags, wrong: Flags) -> tuple[Indices, Flags]:
@@ -239,6 +244,9 @@ def _checked_values(score: Any, n: int, name: str) -> Floating:
 
 # The samples with their weights.
 
+SURENESS_KEPT = 1 << 17
+"""Samples whose sureness is kept in float64 beside the confidence; of more it is made again where it is asked for."""
+
 
 @dataclass(frozen=True, eq=False)
 class BinaryOutcomes:
@@ -272,6 +280,11 @@ class Design:
         if clusters is not None and len(np.unique(clusters)) == len(clusters):
             clusters = None  # each of these was drawn by itself
         return Design(None if self.weights is None else self.weights[rows], strata, clusters)
+
+    @property
+    def single(self) -> bool:
+        """Whether all samples were drawn as one, which tells nothing of how far another draw lies."""
+        return self.clusters is not None and bool((self.clusters == self.clusters[0]).all())
 
     def unit_sums(self, psi: Floats) -> tuple[Floats, Indices]:
         """What each unit that was drawn adds to the mean of psi, and its stratum."""
@@ -323,12 +336,15 @@ class MetricSamples:
 
     def vector(self, name: str) -> NDArray[Any]:
         """A fact of every sample."""
-        if name not in self._vectors:
-            facts = self.predictions.facts
-            values = facts.sureness() if name == "sureness" else facts.need(name).cpu().numpy()
-            # Sums are in float64 either way; resamples multiply by float64 weights, which wants equal types.
-            self._vectors[name] = values.astype(np.float64) if self.resampled else values
-        return self._vectors[name]
+        if name in self._vectors:
+            return self._vectors[name]
+        facts = self.predictions.facts
+        values = facts.sureness() if name == "sureness" else facts.need(name).cpu().numpy()
+        # Sums are in float64 either way; resamples multiply by float64 weights, which wants equal types.
+        values = values.astype(np.float64) if self.resampled else values
+        if self.resampled or name != "sureness" or self.n <= SURENESS_KEPT:
+            self._vectors[name] = values
+        return values
 
     def ordered(self, score: Any) -> Sorted:
         """Samples sorted by that score."""
@@ -401,6 +417,21 @@ class MetricSamples:
         below = np.searchsorted(rising, edges, side="right" if closed == "right" else "left")
         return np.concatenate(([0], (self.n - below)[::-1], [self.n]))
 
+    def parted_ties(self, at: Indices) -> Iterator[tuple[int, Flags]]:
+        """Runs of equal confidence that a position cuts: where each begins, and its errors, last of the input first.
+
+        That is the order of the sort that keeps the permutation; of the other, errors come last.
+        """
+        ordered = self.ordered("msp")
+        if ordered.order is not None or not ordered.tied.any():
+            return
+        inside = at[(at > 0) & (at < self.n)]
+        cut = inside[ordered.values[inside - 1] == ordered.values[inside]]
+        scores = score_values(self.predictions, "msp") if len(cut) else ordered.values
+        for group in np.unique(np.searchsorted(ordered.ends, cut)):
+            begin = int(ordered.ends[group - 1]) + 1 if group else 0
+            yield begin, self.wrong[scores == ordered.values[begin]][::-1]
+
 
 class View:
     """Samples with weights; every shared quantity is computed once however many metrics ask for it."""
@@ -444,15 +475,12 @@ class View:
         if self.weights is None:
             return float(values.mean())
         weights = self.weights if order is None else self.weights[order]
-        return float(np.einsum("i,i->", weights, values) / self.n)
+        return dot(weights, values) / self.n
 
     def mean(self, name: str) -> float:
         """Mean of a fact."""
         values = self.base.vector(name)
-        # Not a BLAS product: its own threads would fight with those of the bootstrap.
-        return float(
-            values.mean(dtype=np.float64) if self.weights is None else np.einsum("i,i->", self.weights, values) / self.n
-        )
+        return float(values.mean(dtype=np.float64)) if self.weights is None else dot(self.weights, values) / self.n
 
     def ranks(self, score: Any) -> Ranks:
         """Accepted and wrong as the threshold on that score falls."""
@@ -477,20 +505,26 @@ class View:
         if binning == "mass" and self.weights is not None:
             return self._mass_of_resample(bins)
         at = self.base.positions(binning, bins, closed)
-        weights, *others = self._cumulative
-        count = at.astype(np.float64) if weights is None else np.where(at > 0, weights[at - 1], 0.0)
-        errors, confidence = (np.where(at > 0, v[at - 1], 0.0) for v in others)
+        count, errors, confidence = self.sums_before(at)
         if binning == "mass":
             self._split_ties(at, errors)
         total, wrong, sure = (np.diff(v)[::-1] for v in (count, errors, confidence))
         return BinSums(total, sure, total - wrong)
+
+    def sums_before(self, at: Indices) -> tuple[Floats, Floats, Floats]:
+        """Weight, errors and confidence of the samples before each position, from the most confident on."""
+        weights, *others = self._cumulative
+        count = at.astype(np.float64) if weights is None else np.where(at > 0, weights[at - 1], 0.0)
+        errors, confidence = (np.where(at > 0, v[at - 1], 0.0) for v in others)
+        return count, errors, confidence
 
     def weighted_top(self) -> tuple[Floats, NDArray[np.bool_], Floats]:
         """Confidence, error and weight of every sample, from the most confident on."""
         ordered = self.base.ordered("msp")
         weights = self.in_order(ordered)
         wrong = ordered.wrong if self.wrong is None else self.wrong
-        return ordered.values.astype(np.float64), wrong, np.ones(len(wrong)) if weights is None else weights
+        sure = ordered.values.astype(np.float64, copy=False)
+        return sure, wrong, np.ones(len(wrong)) if weights is None else weights
 
     def top(self) -> BinaryOutcomes:
         """Confidence and correctness of every sample, copies of a resample included, from the least confident on."""
@@ -541,18 +575,13 @@ class View:
 
     def _split_ties(self, at: NDArray[np.intp], errors: Floats) -> None:
         """Where an edge cuts through equal confidences, the later of the input go to the upper bin."""
-        ordered = self.base.ordered("msp")
-        if ordered.order is not None or self.wrong is not None or not ordered.tied.any():
+        if self.wrong is not None:
             return
         cumulative = self._cumulative[1]
-        for k, position in enumerate(at):
-            if 0 < position < self.base.n and ordered.values[position - 1] == ordered.values[position]:
-                group = int(np.searchsorted(ordered.ends, position))
-                begin = int(ordered.ends[group - 1]) + 1 if group else 0
-                same = score_values(self.predictions, "msp") == ordered.values[position]
-                flags = self.base.wrong[same]
-                upper = int(flags[len(flags) - (position - begin) :].sum())
-                errors[k] = (cumulative[begin - 1] if begin else 0.0) + upper
+        for begin, flags in self.base.parted_ties(at):
+            before = cumulative[begin - 1] if begin else 0.0
+            for k in np.flatnonzero((at > begin) & (at < begin + len(flags))):
+                errors[k] = before + np.count_nonzero(flags[: at[k] - begin])
 
     def _mass_of_resample(self, bins: int) -> BinSums:
         """A sample that counts more than once may be cut by an edge: it is shared out, as equal copies would be."""

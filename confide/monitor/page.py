@@ -181,12 +181,11 @@ def _evidence_canvas(lines: Sequence[tuple[str, str, Wealth]], needed: float, wi
     top = max(needed, *(min(wealth.highest, 1e3 * needed) for _, _, wealth in lines))
     canvas = Canvas(width, 240)
     highest = math.ceil(math.log10(top))
-    x, y = Scale(0, most, 44, width - 8), Scale(-2, highest, 196, 14 + 17 * len(lines))
+    x, y = Scale(0, most, 44, width - 8), Scale(-2, highest, 196, 14 + 17 * (len(lines) + 1))
     for power in range(-2, highest + 1, 1 if highest < 3 else 2):
         canvas.line(44, y(power), width - 8, y(power), "g")
         canvas.text(38, y(power) + 4, f"{10.0**power:g}", "e")
     canvas.line(44, y(math.log10(needed)), width - 8, y(math.log10(needed)), "ref")
-    canvas.text(48, y(math.log10(needed)) - 5, "alarm")
     for place, (name, colour, wealth) in enumerate(lines):
         steps = [(0, 1.0), *_thinned(wealth.history)]
         canvas.polyline([(x(seen), y.clip(math.log10(max(value, 1e-9)))) for seen, value in steps], f"k{colour}")
@@ -195,6 +194,8 @@ def _evidence_canvas(lines: Sequence[tuple[str, str, Wealth]], needed: float, wi
             canvas.value(x(seen), y.clip(math.log10(max(value, 1e-9))), words)
         canvas.line(44, 6 + 17 * place, 62, 6 + 17 * place, f"k{colour}", 2.2)
         canvas.text(68, 10 + 17 * place, name, "l")
+    canvas.line(44, 6 + 17 * len(lines), 62, 6 + 17 * len(lines), "ref")
+    canvas.text(68, 10 + 17 * len(lines), f"alarm, at {needed:g}", "l")
     marks = [m for m in ticks(0, most, 4) if m <= most]
     canvas.ticks_x(x, marks, 214)
     canvas.line(44, 196, width - 8, 196, "ax")

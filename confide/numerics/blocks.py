@@ -4,10 +4,11 @@ device where the rows were, and threads for small blocks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -17,6 +18,9 @@ from torch import Tensor
 from confide.block_sizes import CACHED, DEVICE_MEMORY, MEMORY, rows_in
 from confide.checks import InputError
 from confide.types import Floats
+
+T = TypeVar("T")
+U = TypeVar("U")
 
 # Rows of features in blocks: one way to walk over arrays, tensors, memory maps and shards with bounded memory.
 
@@ -140,6 +144,36 @@ def one_thread(when: bool = True) -> Iterator[None]:
     finally:
         torch.set_num_threads(before)
         _THREADS_BEFORE.reset(token)
+
+
+PART_ELEMENTS = 1 << 21
+"""Elements of a part that is worth a thread of its own."""
+
+
+def in_threads(work: Callable[[U], T], items: Iterable[U], when: bool = True) -> list[T]:
+    """What the work gives of every item, in as many threads as torch has, where that is worth it.
+
+    In these threads torch computes alone, and so must the work: a BLAS of numpy's has threads of its own, and they and
+    these would wait for each other.
+    """
+    if not when or allowed_threads() < 2:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(allowed_threads(), initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        return list(pool.map(work, items))
+
+
+def in_parts(work: Callable[[slice], T], n: int, width: int, step: int) -> list[T]:
+    """What the work gives of all rows at once, or of as many parts of them as torch has threads (`in_threads`).
+
+    Parts begin at multiples of `step`, the rows of a block, so that blocks and what they give are the same for any
+    number of threads.
+    """
+    count = min(allowed_threads(), n * width // PART_ELEMENTS)
+    if count < 2:
+        with one_thread():
+            return [work(slice(0, n))]
+    edges = [*(n * k // count // step * step for k in range(count)), n]
+    return in_threads(work, map(slice, edges[:-1], edges[1:]))
 
 
 def allowed_threads() -> int:

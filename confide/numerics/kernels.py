@@ -7,12 +7,13 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from confide import block_sizes
 from confide.simplex.reference import accumulator, refuse_second_derivative
 from confide.types import Labels, Logits, PerSample, Probs, Scalar
 
@@ -140,58 +141,82 @@ class _DirichletError(torch.autograd.Function):
     """mean_i sum_k |E_ik - p_ik|^power, E by leave-one-out Dirichlet kernels: one n x n matrix each way, in place."""
 
     @staticmethod
-    def forward(ctx: Any, probs: Tensor, labels: Tensor, bandwidth: float | Tensor, power: float) -> Tensor:
+    def forward(
+        ctx: Any, probs: Tensor, labels: Tensor, bandwidth: float | Tensor | None, power: float, extra_factor: bool
+    ) -> Tensor:
         n = len(probs)
         log_probs = probs.log()
         with _full_precision(probs):
-            weights = (probs / bandwidth) @ log_probs.T
-        log_beta = _log_beta(probs, bandwidth)
+            product = probs @ log_probs.T
+        if bandwidth is None:
+            log_betas = _log_betas(probs, BANDWIDTHS)
+            choice = _most_likely(product, log_betas, extra_factor)
+            bandwidth, log_beta = _candidates(probs.device).take(choice), log_betas.index_select(0, choice[None])[0]
+        else:
+            log_beta = _log_betas(probs, [bandwidth])[0]
+        weights = product.div_(bandwidth)
         weights.sub_((log_beta - log_beta[0]).to(probs.dtype)[:, None]).fill_diagonal_(-torch.inf)
         torch.softmax(weights, dim=0, out=weights)
-        expected = torch.zeros((probs.shape[1], n), dtype=probs.dtype, device=probs.device)
-        gap = expected.index_add_(0, labels, weights).T - probs
+        gap = torch.zeros_like(probs).index_add_(1, labels, weights.T).sub_(probs)
         ctx.bandwidth, ctx.power = bandwidth, power
         ctx.save_for_backward(probs, log_probs, labels, weights, gap)
-        return (gap.abs() if power == 1.0 else gap.abs() ** power).sum() / n
+        return (torch.linalg.vector_norm(gap, 1) if power == 1.0 else (gap.abs() ** power).sum()) / n
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None]:
         refuse_second_derivative("KDE-XE's kernel error", "leave it out of that term")
         probs, log_probs, labels, weights, gap = ctx.saved_tensors
         slope = gap.sign() if ctx.power == 1.0 else ctx.power * gap.abs() ** (ctx.power - 1) * gap.sign()
-        slope = slope * (grad / len(probs))
+        slope.mul_(grad / len(probs))
         # d E_ik / d w_ji = 1[y_j = k], then the softmax over j.
-        pull = slope.T.contiguous().index_select(0, labels)
+        pull = slope.index_select(1, labels).T
         pull.sub_((pull * weights).sum(dim=0)).mul_(weights)
         with _full_precision(probs):
             out, other = pull @ log_probs, pull.T @ probs
-        alpha = probs / ctx.bandwidth + 1
-        beta_slope = torch.digamma(alpha) - torch.digamma(alpha.sum(dim=1, keepdim=True))
-        out.sub_(beta_slope.mul_(pull.sum(dim=1, keepdim=True)))
+        alpha = (probs / ctx.bandwidth).add_(1)
+        of_total = torch.digamma(alpha.sum(dim=1, keepdim=True))
+        out.sub_(alpha.digamma_().sub_(of_total).mul_(pull.sum(dim=1, keepdim=True)))
         out.add_(other.div_(probs)).div_(ctx.bandwidth)
-        return out.sub_(slope), None, None, None
+        return out.sub_(slope), None, None, None, None
 
 
-def dirichlet_calibration_error(probs: Probs, labels: Labels, bandwidth: float | Tensor, power: float = 1.0) -> Scalar:
+def dirichlet_calibration_error(
+    probs: Probs,
+    labels: Labels,
+    bandwidth: float | Tensor | None,
+    power: float = 1.0,
+    extra_factor: bool = False,
+) -> Scalar:
     """Canonical calibration error by leave-one-out Dirichlet kernels, mean_i sum_k |E[y|p_i]_k - p_ik|^power.
 
     The kernel of sample j has parameters p_j / bandwidth + 1; its logarithm at p_i is one entry of a matrix product, so
-    nothing of size n x n x c exists. A batch of one sample has no neighbours and gives 0.
+    nothing of size n x n x c exists. A batch of one sample has no neighbours and gives 0. Without a bandwidth it is
+    `likely_bandwidth`, without gradient.
     """
     if len(probs) < 2:
         return probs.sum() * 0.0
     apply: Callable[..., Tensor] = _DirichletError.apply
-    return apply(probs, labels, bandwidth, power)
+    return apply(probs, labels, bandwidth, power, extra_factor)
 
 
-def _log_beta(probs: Tensor, bandwidth: float | Tensor) -> Tensor:
-    """Logarithm of the Dirichlet's normalising constant for parameters p / bandwidth + 1, in float64.
+def _log_betas(probs: Tensor, bandwidths: Sequence[float | Tensor]) -> Tensor:
+    """Logarithms of the Dirichlet's normalising constants for parameters p / bandwidth + 1, bandwidths x n, in float64.
 
-    It is in the thousands where c is, and only its differences between samples matter: float32 keeps them to 4e-4.
+    They are in the thousands where c is, and only their differences between samples matter: float32 keeps them to 4e-4.
+    All bandwidths take turns at a block of rows while it is in the cache.
     """
-    alpha = probs / bandwidth + 1
-    total = alpha.sum(dim=1, dtype=torch.float64)
-    return torch.lgamma(alpha).sum(dim=1, dtype=torch.float64) - torch.lgamma(total)
+    n, num_classes = probs.shape
+    log_betas = probs.new_empty((len(bandwidths), n), dtype=torch.float64)
+    size = block_sizes.rows_in(block_sizes.CACHED_FLOAT64 if probs.is_cpu else block_sizes.DEVICE_MEMORY, num_classes)
+    buffer = torch.empty_like(probs[:size])
+    for start in range(0, n, size):
+        block = probs[start : start + size]
+        mass = block.sum(dim=1, dtype=torch.float64)
+        for log_beta, bandwidth in zip(log_betas, bandwidths, strict=True):
+            log_gammas = torch.div(block, bandwidth, out=buffer[: len(block)]).add_(1).lgamma_()
+            total = torch.lgamma(mass / bandwidth + num_classes)
+            torch.sub(log_gammas.sum(dim=1, dtype=torch.float64), total, out=log_beta[start : start + size])
+    return log_betas
 
 
 @torch.no_grad()
@@ -210,19 +235,22 @@ def likely_bandwidth(probs: Probs, extra_factor: bool = False) -> Tensor:
         >>> float(confide.penalties.likely_bandwidth(torch.tensor([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]])))
         1.0
     """
-    n = len(probs)
     candidates = _candidates(probs.device)
-    if n < 2:
+    if len(probs) < 2:
         return candidates[-1]
     with _full_precision(probs):
         product = probs @ probs.log().T
-    scores = []
-    for bandwidth in BANDWIDTHS:
-        log_beta = _log_beta(probs, bandwidth)
-        log_kernel = product / bandwidth - (log_beta - log_beta[0]).to(probs.dtype)[:, None]
+    return candidates.take(_most_likely(product, _log_betas(probs, BANDWIDTHS), extra_factor))
+
+
+def _most_likely(product: Tensor, log_betas: Tensor, extra_factor: bool) -> Tensor:
+    """Which candidate bandwidth is the most likely, from p_j log p_i (n n) and the normalising constants."""
+    n, scores, buffer = len(product), [], torch.empty_like(product)
+    for bandwidth, log_beta in zip(BANDWIDTHS, log_betas, strict=True):
+        log_kernel = torch.div(product, bandwidth, out=buffer).sub_((log_beta - log_beta[0]).to(product.dtype)[:, None])
         likelihood = log_kernel.fill_diagonal_(-torch.inf).logsumexp(dim=0).sum(dtype=torch.float64) - n * log_beta[0]
         scores.append(likelihood - (n * math.log(bandwidth) if extra_factor else 0.0))
-    return candidates.take(torch.stack(scores).nan_to_num(-torch.inf).argmax())
+    return torch.stack(scores).nan_to_num(-torch.inf).argmax()
 
 
 @functools.cache
@@ -243,9 +271,9 @@ def kde_calibration_error(logits: Logits, labels: Labels, bandwidth: float | Non
     )
     if form == "released":
         probs = probs.detach()
-    chosen = likely_bandwidth(probs.detach(), extra_factor=form == "original") if bandwidth is None else bandwidth
     # A bad label has raised or set the device's flag already; an index out of range would end the process there.
-    return dirichlet_calibration_error(probs, labels.clamp(0, logits.shape[1] - 1), chosen, power)
+    labels = labels.clamp(0, logits.shape[1] - 1)
+    return dirichlet_calibration_error(probs, labels, bandwidth, power, extra_factor=form == "original")
 
 
 def class_mean_gap(means: Tensor, labels: Labels) -> Scalar:

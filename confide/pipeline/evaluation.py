@@ -10,12 +10,13 @@ import numpy as np
 import torch
 
 from confide import calibrators, evaluation
+from confide.evaluation.compare import holm_corrected
 from confide.metrics import table_words
 from confide.pipeline.calibration import RAW
 from confide.pipeline.preparation import THRESHOLD_SPLIT
 from confide.predictions import Predictions
 from confide.records import Dataset, Scores
-from confide.results import About, Comparison, Curve, Evaluation, ModelPoint
+from confide.results import About, ComparedRow, Comparison, Curve, Evaluation, ModelPoint
 
 
 def evaluate_model(
@@ -70,6 +71,7 @@ class EvaluatedStage:
     predictions: Predictions
     evaluation: Evaluation
     calibrator: calibrators.Calibrator | None = None
+    seed_of: str | None = None  # the model that this is one seed of, where there are several
 
     @property
     def name(self) -> str:
@@ -90,7 +92,7 @@ def conclude(
     """All evaluations in one, with paired tests between models and stages, training curves and samples to look at.
 
     Args:
-        stages: every model at every stage, measured on the same test samples.
+        stages: every model at every stage, measured on the same test samples; seeds of one model become its row.
         dataset: whose test samples are shown.
         scores: their difficulty.
         curves: of the trainings.
@@ -113,19 +115,54 @@ def conclude(
         20
     """
     comparisons: Sequence[Comparison] = ()
-    if len(stages) > 1:
+    evaluations = [stage.evaluation for stage in stages]
+    if any(stage.seed_of for stage in stages):
+        evaluations, comparisons, several = _conclude_seeds(stages, curves, seed)
+        about, curves = (about or About()).over(several), ()
+    elif len(stages) > 1:
         predictions, pairs = {stage.name: stage.predictions for stage in stages}, pairs_to_compare(stages)
         comparisons = evaluation.compare(predictions, metrics=table_words("summary"), pairs=pairs, seed=seed)
     shown = (dataset.test, scores, dataset.class_names)
     by_difficulty = evaluation.gallery(*shown, predictions=stages[0].predictions, each=gallery)
     calibrated = [(stage.name, stage.calibrator) for stage in stages if stage.calibrator is not None]
     return evaluation.join(
-        [*(stage.evaluation for stage in stages), Evaluation((), tuple(curves))],
+        [*evaluations, Evaluation((), tuple(curves))],
         comparisons=comparisons,
         samples=(*by_difficulty, *evaluation.suspects(*shown)),
         about=(about or About()).over(_describe(dataset, stages)),
         warnings=[f"{name}: {note}" for name, calibrator in calibrated for note in calibrator.notes],
     )
+
+
+def _conclude_seeds(
+    stages: Sequence[EvaluatedStage], curves: Sequence[Curve], seed: int
+) -> tuple[list[Evaluation], Sequence[Comparison], About]:
+    """One evaluation for each model and stage over its seeds, tests between them, and what a report tells of both."""
+    runs: dict[tuple[str, str], list[EvaluatedStage]] = {}
+    for run in stages:
+        runs.setdefault((run.seed_of or run.model, run.stage), []).append(run)
+    rows: list[Comparison] = []
+    for (model, stage), (other, other_stage) in combinations(runs, 2):
+        if stage == other_stage or (model == other and stage == RAW):
+            sides = [[run.predictions for run in runs[key]] for key in ((model, stage), (other, other_stage))]
+            a, b = ComparedRow(model, stage), ComparedRow(other, other_stage)
+            for row in evaluation.compare_groups(*sides, metrics=table_words("summary"), seed=seed):
+                rows.append(Comparison(row.metric, a, b, row.difference, row.low, row.high, row.p_value, row.p_value))
+    seeds = {model: len(members) for (model, _), members in runs.items()}
+    note = (
+        f"Values are means over {' or '.join(map(str, sorted(set(seeds.values()))))} seeds with their standard "
+        "deviation; small figures are 95\u202f% intervals that know both seeds and samples."
+    )
+    logs = {run.model: [curve for curve in curves if curve.model == run.model] for run in stages}
+    evaluations = []
+    for (model, stage), members in runs.items():
+        parts = [run.evaluation for run in members]
+        if stage == RAW:
+            parts = [
+                replace(part, curves=(*part.curves, *logs[run.model])) for part, run in zip(parts, members, strict=True)
+            ]
+        evaluations.append(evaluation.over_seeds(parts, model))
+    return evaluations, holm_corrected(rows), About(seeds=seeds, interval_note=note)
 
 
 def pairs_to_compare(stages: Sequence[EvaluatedStage]) -> list[tuple[str, str]]:
@@ -164,15 +201,15 @@ def temperature_text(fitted: calibrators.Calibrator) -> str:
 def _describe(dataset: Dataset, stages: Sequence[EvaluatedStage]) -> About:
     """What a report tells of data and stages."""
     counts = np.bincount(dataset.test.labels, minlength=dataset.num_classes)
+    texts: dict[str, list[str]] = {}
+    for stage in stages:
+        if stage.calibrator is not None and (text := calibrator_text(stage.calibrator)):
+            texts.setdefault(f"{stage.seed_of or stage.model}/{stage.stage}", []).append(text)
     return About(
         title=dataset.name,
         unit=dataset.unit,
         class_names=tuple(dataset.class_names),
         label_counts=dict(zip(dataset.class_names, counts.tolist(), strict=True)),
-        stages={
-            stage.name: text
-            for stage in stages
-            if stage.calibrator is not None and (text := calibrator_text(stage.calibrator))
-        },
+        stages={name: "; ".join(several) for name, several in texts.items()},
         data={"name": dataset.name, **dataset.provenance.as_dict()},
     )

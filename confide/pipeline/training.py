@@ -36,15 +36,16 @@ def loss_settings(config: Config, loss: MethodChoice) -> Options:
     return {**config.training, "loss": loss.word, "loss_options": dict(loss.options)}
 
 
-def settings_of(config: Config, loss: MethodChoice) -> training.Settings:
+def settings_of(config: Config, loss: MethodChoice, seed: int | None = None) -> training.Settings:
     """Training settings of one loss of a config; unknown options are refused here, before any work.
 
     Args:
         config: of the experiment.
         loss: one of its losses.
+        seed: of the training; the experiment's unless said.
 
     Returns:
-        The settings, with the experiment's seed.
+        The settings, with the seed.
 
     Example:
         >>> from confide import pipeline
@@ -53,7 +54,7 @@ def settings_of(config: Config, loss: MethodChoice) -> training.Settings:
         >>> pipeline.settings_of(config, config.losses[0]).loss
         'cross_entropy'
     """
-    return training.Settings.from_dict({**loss_settings(config, loss), "seed": config.seed})
+    return training.Settings.from_dict({**loss_settings(config, loss), "seed": config.seed if seed is None else seed})
 
 
 def predict(

@@ -32,6 +32,11 @@ NO_PROMISE = Empty(
     "A promise needs a threshold chosen on validation data, with multiplicity control.",
     "confide operating-point val.parquet --risk 0.05",
 )
+PROMISE_BY_SEED = Empty(
+    "Thresholds are of one network each",
+    "Every seed has its own, chosen on its validation predictions: they are the operating points in evaluation.json.",
+    "confide operating-point predictions/MODEL-seed=0-promise.parquet --risk 0.05",
+)
 
 
 def write_report(evaluation: Evaluation, path: str | Path) -> Path:
@@ -95,7 +100,7 @@ def render_report(evaluation: Evaluation) -> str:
         interval_note=" ".join(filter(None, [view.about.interval_note or small_figures, view.weights_note])),
         models_question=_models_question(view),
         no_classes=NO_CLASSES,
-        no_promise=NO_PROMISE,
+        no_promise=PROMISE_BY_SEED if view.about.seeds and evaluation.operating_points else NO_PROMISE,
         **sections,
     )
     return page

@@ -9,14 +9,14 @@ paired test. The sentence speaks of the gap alone; the calibration error, anothe
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
 from confide.report.draw import PHONE, Canvas, Scale, tick_text, ticks
 from confide.report.view import EvaluationView
-from confide.report.words import code, count, fixed, percent, plus_minus, points
-from confide.results import ComparedRow, Measurement
+from confide.report.words import between, code, count, fixed, p_value, percent, plus_minus, points
+from confide.results import ComparedRow, DecisionResult, Measurement, SetResult
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,17 @@ class Verdict:
 
 
 def verdict(view: EvaluationView) -> Verdict:
-    """What an evaluation allows to say about the model in focus."""
+    """What an evaluation allows to say about its subject, which is the model in focus unless it says otherwise."""
     if view.about.verdict:
         return Verdict(view.about.verdict)
+    own = _of_subject(view)
+    if own is not None:
+        return replace(own, lead=(Markup("{}").format(_of_model(view).sentence),) if view.find("accuracy") else ())
+    return (_of_runs(view) if view.about.runs else None) or _of_model(view)
+
+
+def _of_model(view: EvaluationView) -> Verdict:
+    """What the model in focus says and what it is right about."""
     accuracy = view.find("accuracy")
     if accuracy is None:
         return _under_shift(view) or Verdict(
@@ -61,8 +69,99 @@ def verdict(view: EvaluationView) -> Verdict:
     return Verdict(f"{says}: ", f"{side}confident by {size}", _what_calibration_did(view, gap), side, lead)
 
 
+def _of_subject(view: EvaluationView) -> Verdict | None:
+    """What a report on shift, prediction sets, slices or decisions has found; None for one on models."""
+    if view.about.subject == "shift":
+        return _under_shift(view)
+    if view.about.subject == "sets" and view.evaluation.sets:
+        return _of_sets(view.evaluation.sets[0], view.unit)
+    if view.about.subject == "slices":
+        return _of_slices(view)
+    if view.about.subject == "decisions" and view.evaluation.decisions:
+        return _of_decisions(view.evaluation.decisions[0], view.unit)
+    return None
+
+
+def _of_sets(result: SetResult, unit: str) -> Verdict:
+    whole = result.whole
+    size = f"{fixed(whole.size, 1)} {'class' if fixed(whole.size, 1) == '1.0' else 'classes'} on average"
+    promised = percent(result.coverage, 1)
+    if whole.covered is None or not whole.n:
+        return Verdict(f"The sets hold {size}; without labels nobody can tell whether the promised {promised} is kept.")
+    seen = f"{percent(whole.share, 1)} of the sets hold the true class ({between(whole.low, whole.high, 1, 100)})"
+    broken = [group for group in result.groups if group.broken]
+    outcome = f"the promise of {promised} is kept, as far as {count(whole.n)} {unit} can tell"
+    if not any(group.promised for group in result.groups):
+        outcome = f"{promised} was asked for and nothing promised"
+    elif whole.broken:
+        outcome = f"the promise of {promised} is not kept"
+    elif broken:
+        promises = sum(group.promised for group in result.groups)
+        outcome = f"the promise of {promised} is not kept in {len(broken)} of {promises} groups"
+    return Verdict(f"{seen}: {outcome}; a set holds {size}.")
+
+
+def _of_slices(view: EvaluationView) -> Verdict:
+    gaps = view.by_group("confidence_gap", "slice", view.focus, view.before)
+    if not gaps:
+        return Verdict(f"Of {count(view.n)} {view.unit}, no slice is found whose confidence is wrong beyond chance.")
+    widest = max(gaps, key=lambda name: abs(gaps[name].value))
+    gap = gaps[widest]
+    number = "one slice is" if len(gaps) == 1 else f"{len(gaps)} slices are"
+    return Verdict(
+        f"Confidence is wrong beyond chance: {number} found, the widest gap where {widest}: ",
+        f"{'over' if gap.value > 0 else 'under'}confident by {plus_minus(gap.value, gap.low, gap.high)}",
+        ".",
+        "over" if gap.value > 0 else "under",
+    )
+
+
+def _of_decisions(result: DecisionResult, unit: str) -> Verdict:
+    cost = result.measured or result.expected
+    by = "by the labels" if result.measured else "by the probabilities"
+    ends = between(cost.low, cost.high, 3)
+    deferred = f"; {count(result.deferred)} of {count(result.n)} {unit} are left to a person" if result.deferred else ""
+    saved = ""
+    if result.saved and result.saved.low > 0:
+        saved = f", {fixed(result.saved.value, 3)} less than the likeliest class would"
+    return Verdict(f"A decision costs {fixed(cost.value, 3)}{f' ({ends})' if ends else ''} {by}{saved}{deferred}.")
+
+
+MOST_NAMED = 3  # runs that a headline has room for
+
+
+def _of_runs(view: EvaluationView) -> Verdict | None:
+    """Models of several runs side by side, each by its name; None where fewer than two have a gap."""
+    rows = []
+    for model in view.models:
+        stage = next((s for s in view.stages if view.find("confidence_gap", model, s)), view.before)
+        accuracy, gap = view.find("accuracy", model, stage), view.find("confidence_gap", model, stage)
+        if accuracy and gap:
+            rows.append((model, accuracy.value, gap))
+    if len(rows) < 2:
+        return None
+
+    def size(gap: Measurement) -> str:
+        return f"{points(gap.value, sign=True)}{f' ({_ends(gap)})' if gap.has_interval else ''}"
+
+    if len(rows) <= MOST_NAMED:
+        says = [f"{model} says {percent(a + g.value, 1)} and is right {percent(a, 1)}" for model, a, g in rows]
+        gaps = ", ".join(size(g) for _, _, g in rows)
+        return Verdict(f"{'; '.join(says)}: confidence minus accuracy is {gaps} points.")
+    rows.sort(key=lambda row: abs(row[2].value))
+    (least, _, small), (most, _, large) = rows[0], rows[-1]
+    return Verdict(
+        f"Of {len(rows)} models side by side, {least} has the smallest gap between confidence and accuracy, "
+        f"{size(small)} points, and {most} the widest, {size(large)}."
+    )
+
+
+def _ends(m: Measurement) -> str:
+    return f"{points(m.low, sign=True)} to {points(m.high, sign=True)}"
+
+
 def _under_shift(view: EvaluationView) -> Verdict | None:
-    """What happens to confidence as severity grows, where only shifted samples were measured."""
+    """What happens to confidence as severity grows; None where it was not measured at two severities."""
     stage = next((s for s in (view.final, view.before) if view.by_group("accuracy", "shift", view.focus, s)), "raw")
     accuracy, gap = (view.by_group(word, "shift", view.focus, stage) for word in ("accuracy", "confidence_gap"))
     severities = [name for name in accuracy if name.startswith("severity ") and name in gap]
@@ -73,9 +172,11 @@ def _under_shift(view: EvaluationView) -> Verdict | None:
     right = [percent(accuracy[name].value, 1) for name in (first, last)]
     sure = [percent(accuracy[name].value + gap[name].value, 1) for name in (first, last)]
     gaps = [points(gap[name].value, sign=True) for name in (first, last)]
+    whose = f" of {view.focus}" if len(view.models) > 1 else ""
+    when = "" if stage == "raw" else f" {view.when(stage)}"
     return Verdict(
-        f"From {start} to {last}, accuracy goes from {right[0]} to {right[1]} and confidence from {sure[0]} to "
-        f"{sure[1]}: confidence minus accuracy goes from {gaps[0]} to {gaps[1]} points."
+        f"From {start} to {last}, accuracy{whose} goes from {right[0]} to {right[1]} and confidence{when} from "
+        f"{sure[0]} to {sure[1]}: confidence minus accuracy goes from {gaps[0]} to {gaps[1]} points."
     )
 
 
@@ -98,6 +199,8 @@ def _one_class(accuracy: Measurement, label: str) -> Verdict:
 def _without_confidence(view: EvaluationView, accuracy: Measurement) -> Verdict:
     error = view.calibration_error(view.before)
     tail = f", with a calibration error of {points(error.value)} points" if error else ""
+    if error and error.chance_high is not None:
+        tail += f" (by chance up to {points(error.chance_high)})"
     return Verdict(f"This model is right on {percent(accuracy.value)} of {count(accuracy.n)} {view.unit}{tail}.")
 
 
@@ -136,13 +239,18 @@ def _no_direction(view: EvaluationView, gap: Measurement) -> str:
     if view.after and _made_worse(view):
         return f"; {view.stage_phrase(view.after)} made it worse, so leave it out."
     error = view.calibration_error(view.before)
-    if error and error.rejected and gap.low <= 0 <= gap.high:
+    if not gap.low <= 0 <= gap.high:
+        size = plus_minus(gap.value, gap.low, gap.high)
+        if error is None or error.p_value is None:
+            return f", a gap of {size}; no calibration test was made."
+        return f", a gap of {size} that the calibration test does not confirm (p = {p_value(error.p_value)})."
+    if error and error.rejected:
         return " on average, but confidence and accuracy differ at some levels of confidence."
     if abs(gap.value) >= 0.01:
-        ends = ""
-        if gap.has_interval and gap.low <= 0 <= gap.high:
-            ends = f": it may be anything from {points(gap.low, sign=True)} to {points(gap.high, sign=True)} points"
-        return f", but {count(gap.n)} {view.unit} cannot tell that gap from chance{ends}."
+        return (
+            f", but {count(gap.n)} {view.unit} cannot tell that gap from chance: it may be anything from "
+            f"{_ends(gap)} points."
+        )
     if error is None or error.p_value is None:
         return "."
     return f": well calibrated, as far as {count(gap.n)} {view.unit} can tell."

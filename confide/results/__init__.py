@@ -25,6 +25,7 @@ from confide.results.measurements import (
     LEVEL as LEVEL,
     OWN_CONFIDENCE as OWN_CONFIDENCE,
     PLAIN_SCORES as PLAIN_SCORES,
+    SEED_BAND as SEED_BAND,
     TAILS as TAILS,
     Better as Better,
     ComparedRow as ComparedRow,

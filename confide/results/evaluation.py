@@ -78,6 +78,7 @@ class About:
     runs: tuple[str, ...] = ()  # names of the runs that stand side by side
     seeds: Mapping[str, int] = field(default_factory=dict)  # how many, by model
     verdict: str | None = None  # which trust predictors beat the baseline
+    subject: str | None = None  # what the report is about where not the model: shift, sets, slices or decisions
     extra: JsonObject = field(default_factory=dict)  # what users and other versions add
 
     def over(self, other: About) -> About:

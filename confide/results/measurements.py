@@ -109,6 +109,7 @@ class Measurement:
     chance_high: float | None = None
     p_value: float | None = None
     note: str | None = None
+    sd: float | None = None  # over the seeds, where the value is the mean of several
     interval: Callable[[], tuple[float, float]] | None = field(default=None, repr=False, compare=False)
     bounds: tuple[float, float] | None = None
 
@@ -118,10 +119,11 @@ class Measurement:
     def __str__(self) -> str:
         """One line: the metric, its value and interval, and what chance would show."""
         name = self.metric if self.plain else f"{self.metric} ({self.score})"
+        spread = "" if self.sd is None else f" ± {self.sd:.2g} over seeds"
         interval = f", 95 % {self.low:.4g} to {self.high:.4g}" if self.has_interval else ""
         chance = "" if self.chance is None else f", by chance {self.chance:.4g}"
         group = "" if self.group is None else f" [{self.group}]"
-        return f"{name}{group} {self.value:.4g}{interval}{chance}, {self.n:,} samples"
+        return f"{name}{group} {self.value:.4g}{spread}{interval}{chance}, {self.n:,} samples"
 
     @property
     def low(self) -> float:
@@ -177,7 +179,8 @@ class Measurement:
             >>> row["value"], row["low"], row["high"]
             (0.9, 0.6, 0.98)
         """
-        row = {k: v for k, v in asdict_shallow(self).items() if k not in ("interval", "bounds")}
+        left_out = ("interval", "bounds", "sd") if self.sd is None else ("interval", "bounds")
+        row = {k: v for k, v in asdict_shallow(self).items() if k not in left_out}
         low, high = self.bounds or (None, None)
         return {**row, "low": low, "high": high}
 
@@ -191,27 +194,29 @@ class CurveKind:
     optional: str = ""
 
 
+SEED_BAND = ("_seed_low", "_seed_high")
+"""Endings of the columns that hold the lowest and the highest of several seeds, where a column is their mean."""
 BOX = ("low", "lower_quartile", "median", "upper_quartile", "high")
 """The columns of a box, from its lower whisker to its upper one."""
 BOXES = " ".join(BOX)
+BANDS = "band_low band_high chance chance_high p_value"
+"""What a calibrated model would show: in each bin, and of the calibration error over all, the same in every row."""
 CURVES = {
     "reliability_width": CurveKind(
         "confidence and accuracy in bins of equal width, a curve per number of bins; an empty bin counts 0",
         "low high confidence accuracy count",
-        "band_low band_high",
+        BANDS,
     ),
-    "reliability_mass": CurveKind(
-        "the same in bins of equal mass", "low high confidence accuracy count", "band_low band_high"
-    ),
+    "reliability_mass": CurveKind("the same in bins of equal mass", "low high confidence accuracy count", BANDS),
     "reliability_smooth": CurveKind(
         "accuracy against confidence without bins, smoothed over `width`; `count` samples lie within its reach",
         "confidence accuracy count width",
-        "band_low band_high",
+        "band_low band_high accuracy_seed_low accuracy_seed_high",
     ),
     "risk_coverage": CurveKind(
         "error rate of the accepted samples, at most a few hundred rows, the last at coverage 1",
         "coverage risk threshold",
-        "risk_low risk_high",
+        "risk_low risk_high risk_seed_low risk_seed_high",
     ),
     "confidence_histogram": CurveKind(
         "right and wrong samples by confidence, or by a trust score named by `score`", "low high right wrong"
@@ -220,7 +225,9 @@ CURVES = {
     "error_by_difficulty": CurveKind(
         "error rate by group of difficulty", "low high error count", "error_low error_high"
     ),
-    "training": CurveKind("what was logged in training", "epoch", "a column per quantity"),
+    "training": CurveKind(
+        "what was logged in training", "epoch", "a column per quantity, and its _seed_low and _seed_high"
+    ),
     "gammas": CurveKind("AdaFocal's gamma per bin of confidence", "epoch", "bin0 bin1 ..."),
     "doubts": CurveKind("adaptive difficulty's doubt per group of difficulty; not drawn", "epoch", "band0 band1 ..."),
     "shift_cells": CurveKind(

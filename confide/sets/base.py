@@ -56,6 +56,7 @@ class ClassRows:
     """A block of samples: `probs` `n c`, in falling order where the method needs it, and one draw `u` a sample."""
 
     probs: Floats
+    """Perhaps the user's own: not to be written to."""
     draws: Floats
     """n 1, uniform in [0, 1)."""
 
@@ -98,6 +99,12 @@ def quantile_rank(n: int, coverage: float) -> int:
     return math.ceil((n + 1) * Fraction(str(float(coverage))))
 
 
+def fewest_samples(coverage: float) -> int:
+    """The smallest n whose rank is at most n: ceil((n + 1) coverage) <= n, so n >= coverage / (1 - coverage)."""
+    share = Fraction(str(float(coverage)))
+    return max(1, math.ceil(share / (1 - share)))
+
+
 def threshold_of(scores: Floats, coverage: float) -> float | None:
     """The k-th smallest score; None, for all classes, where k is above n."""
     k = quantile_rank(len(scores), coverage)
@@ -105,6 +112,9 @@ def threshold_of(scores: Floats, coverage: float) -> float | None:
 
 
 # Scores of rows, in blocks.
+
+RANK_SHARES = (1.0, 0.5, 0.25)
+"""Where a given number of classes is asked for: shares of the average probability above which they are looked for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,16 +200,17 @@ class SetScore:
     def _by_rank(self, probs: NDArray[np.floating], limits: Floats) -> NDArray[np.bool_]:
         """Where the rank alone decides: as many of the likeliest classes as have a score within the limit."""
         sizes, num_classes = np.searchsorted(self._ranked(probs), limits, side="right"), probs.shape[1]
-        last = np.full(len(probs), np.inf, dtype=probs.dtype)
-        few = _likely(probs, sort=False)
-        for size in np.unique(sizes[sizes > 0]):
-            near = (few.count >= size) & (sizes[few.rows] == size)
-            others = sizes == size
-            others[few.rows[near]] = False
-            if near.any():
-                last[few.rows[near]] = np.partition(few.probs[near], -size, axis=1)[:, -size]
-            if others.any():
-                last[others] = np.partition(probs[others], num_classes - size, axis=1)[:, num_classes - size]
+        last = np.where(sizes == 0, np.inf, -np.inf).astype(probs.dtype)
+        left = np.flatnonzero((sizes > 0) & (sizes < num_classes))
+        for share in RANK_SHARES:
+            few = _likely(probs if len(left) == len(probs) else probs[left], share)
+            ends = few.count >= sizes[left[few.rows]]
+            rows = left[few.rows[ends]]
+            last[rows] = few.probs[ends, sizes[rows] - 1]
+            left = np.setdiff1d(left, rows, assume_unique=True)
+        for size in np.unique(sizes[left]):
+            rows = left[sizes[left] == size]
+            last[rows] = np.partition(probs[rows], num_classes - size, axis=1)[:, num_classes - size]
         return _first(probs, last[:, None], sizes)
 
     def _by_class(
@@ -241,7 +252,7 @@ class SetScore:
         return inside, float(1 - unseen.mean())
 
     def _scores(self, probs: NDArray[np.floating], draws: Floats) -> Floats:
-        scores: Floats = self.method.function(ClassRows(probs.astype(np.float64), draws), **self.options)
+        scores: Floats = self.method.function(ClassRows(probs.astype(np.float64, copy=False), draws), **self.options)
         return scores
 
 
@@ -313,30 +324,24 @@ def _whole(probs: NDArray[np.floating], rows: NDArray[np.int64], *, classes: boo
     return ClassOrder(rows, np.negative(values, out=values), count)
 
 
-def _likely(probs: NDArray[np.floating], *, classes: bool = False, sort: bool = True) -> ClassOrder:
-    """The classes above the average probability, of rows that have few of them: most sets end among these.
-
-    Args:
-        sort: whether they are to be in their order.
-    """
+def _likely(probs: NDArray[np.floating], share: float = 1.0, *, classes: bool = False) -> ClassOrder:
+    """The classes above this share of the average probability, of rows that have few: most sets end among these."""
     num_classes = probs.shape[1]
-    likely = probs > probs.dtype.type(1 / num_classes)
+    likely = probs > probs.dtype.type(share / num_classes)
     count = np.count_nonzero(likely, axis=1)
     many = count > max(num_classes // 8, 2)
     rows = np.flatnonzero(~many)
     likely[many] = False
     count = count[rows]
     cells = np.flatnonzero(likely)
-    row = np.repeat(np.arange(len(rows)), count)
-    place = np.arange(len(cells)) - np.repeat(np.cumsum(count) - count, count)
-    values = np.zeros((len(rows), int(count.max(initial=1))), dtype=probs.dtype)
-    values[row, place] = -probs.reshape(-1)[cells]
+    filled = np.arange(int(count.max(initial=1))) < count[:, None]
+    values = np.zeros(filled.shape, dtype=probs.dtype)
+    values[filled] = -probs.reshape(-1)[cells]
     if not classes:
-        if sort:
-            values.sort(axis=1)
+        values.sort(axis=1)
         return ClassOrder(rows, np.negative(values, out=values), count)
     names = np.zeros(values.shape, dtype=np.int64)
-    names[row, place] = cells % num_classes
+    names[filled] = cells % num_classes
     # Stable: of equals the lower class stays first.
     places = np.argsort(values, axis=1, kind="stable")
     ordered = -np.take_along_axis(values, places, axis=1)
@@ -346,8 +351,11 @@ def _likely(probs: NDArray[np.floating], *, classes: bool = False, sort: bool = 
 def _rank_of(probs: NDArray[np.floating], classes: NDArray[np.int64]) -> NDArray[np.int64]:
     """The place of a class in the falling order, from 0 on; of equals the lower class comes first."""
     own = np.take_along_axis(probs, classes, axis=1)
-    ahead = (probs > own) | ((probs == own) & (np.arange(probs.shape[1]) < classes))
-    return np.asarray(np.count_nonzero(ahead, axis=1))[:, None]
+    ahead = np.count_nonzero(probs > own, axis=1)
+    tied = np.flatnonzero(np.count_nonzero(probs >= own, axis=1) > ahead + 1)
+    before = np.arange(probs.shape[1]) < classes[tied]
+    ahead[tied] += np.count_nonzero((probs[tied] == own[tied]) & before, axis=1)
+    return np.asarray(ahead)[:, None]
 
 
 # What a fit returns.
@@ -400,10 +408,10 @@ class PredictionSets:
         return SetScore(SETS.get(self.word), self.options, self.seed)
 
     def __call__(self, predictions: Predictions, weights: Any = None) -> Tensor:
-        inside = torch.empty(len(predictions), self.num_classes, dtype=torch.bool)
+        inside = np.empty((len(predictions), self.num_classes), dtype=bool)
         for rows, block in self.blocks(predictions, weights):
-            inside[rows] = torch.from_numpy(block)
-        return inside.to(class_values(predictions, PURPOSE).device)
+            inside[rows] = block
+        return torch.from_numpy(inside).to(class_values(predictions, PURPOSE).device)
 
     def blocks(self, predictions: Predictions, weights: Any = None) -> Iterator[tuple[slice, NDArray[np.bool_]]]:
         """(rows, their sets) by blocks, where all sets together would not fit into memory."""

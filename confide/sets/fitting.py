@@ -35,6 +35,7 @@ from confide.sets.base import (
     SetScore,
     SetSpec,
     checked_weights,
+    fewest_samples,
     quantile_rank,
     sets_from_state,
     threshold_of,
@@ -239,7 +240,7 @@ def _unreachable(groups: Sequence[SetGroup], coverage: float) -> list[str]:
     short = [group for group in groups if group.threshold is None]
     if not short:
         return []
-    least = next(n for n in range(1, 1 << 62) if quantile_rank(n, coverage) <= n)
+    least = fewest_samples(coverage)
     if len(groups) == 1:
         return [
             f"no threshold can promise {coverage:g} from {short[0].n:,} samples, so every set holds all classes; "

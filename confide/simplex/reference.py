@@ -55,7 +55,8 @@ def accumulator(dtype: torch.dtype) -> torch.dtype:
 
 def across(logits: Tensor) -> bool:
     """Whether columns are quicker: on a CPU torch takes 17 ns an element along rows of few classes, 2 down columns."""
-    return logits.shape[1] <= FEW_CLASSES and logits.shape[0] >= MANY_ROWS
+    n, num_classes = logits.shape
+    return num_classes <= FEW_CLASSES and n >= MANY_ROWS
 
 
 def log_softmax(logits: Tensor) -> Tensor:

@@ -19,8 +19,10 @@ NAMES = ("confidence", "entropy", "margin", "p_true", "nll", "brier", "max_logit
 """Rows of `SampleFacts.values`."""
 WIDEST = 1 << 14
 """Classes of a row that fits into registers."""
-TILE = 1 << 11
-"""Logits that a program looks at together."""
+MOST_BINS = 64
+"""Bins up to which a row's classes above the first edge are few enough to be taken one by one."""
+TILE = 1 << 9
+"""Logits that a program looks at together where rows are shorter."""
 PROGRAMS = 16
 """Programs on every multiprocessor at once: while some wait for memory the others calculate."""
 
@@ -68,6 +70,7 @@ def sample_facts_kernel(  # type: ignore[no-untyped-def]
         z = tl.load(z_ptr + row[:, None] * stride + column, mask=there, other=float("-inf")).to(tl.float32)
         top = tl.max(z, axis=1)
         at = first_place(z, top, column)
+        top = tl.where(alive, top, 0.0)
         shifted = z - top[:, None]
         # Without the largest term the sum keeps its digits when all others vanish: 1 - p = others / (1 + others).
         mass = tl.where(column == at[:, None], 0.0, tl.exp(shifted))
@@ -78,7 +81,8 @@ def sample_facts_kernel(  # type: ignore[no-untyped-def]
         tl.store(prediction_ptr + row, at.to(tl.int64), mask=alive)
         tl.store(value_ptr + row, 1.0 / scale, mask=alive)
         tl.store(value_ptr + 1 * n + row, log_scale - spread / scale, mask=alive)
-        tl.store(value_ptr + 2 * n + row, (1.0 - tl.max(mass, axis=1)) / scale, mask=alive)
+        second = tl.max(mass, axis=1)
+        tl.store(value_ptr + 2 * n + row, (1.0 - second) / scale, mask=alive)
         tl.store(value_ptr + 6 * n + row, top, mask=alive)
         tl.store(value_ptr + 7 * n + row, top + log_scale, mask=alive)
         tl.store(value_ptr + 8 * n + row, others / scale, mask=alive)
@@ -91,30 +95,44 @@ def sample_facts_kernel(  # type: ignore[no-untyped-def]
             tl.store(value_ptr + 4 * n + row, log_scale - apart, mask=alive)
             tl.store(value_ptr + 5 * n + row, tl.maximum(squares - 2.0 * p_true + 1.0, 0.0), mask=alive)
         if COUNTED:
-            prob = tl.where(column == at[:, None], 1.0, mass) / scale[:, None]
             weight = tl.full((ROWS,), 1.0, tl.float64)
             if HAS_WEIGHTS:
                 weight = tl.load(weight_ptr + row, mask=alive, other=0.0)
-            totals += tl.sum(tl.where(there, prob * weight.to(tl.float32)[:, None], 0.0), axis=0)
-            above = there & (prob >= tl.load(edge_ptr + 1))
-            place = tl.minimum((tl.where(above, prob, 0.0) * bins).to(tl.int32), bins - 1)
-            # Rounding may be off by one bin beside an edge: compared with the edges themselves.
-            low = tl.load(edge_ptr + place, mask=above, other=0.0)
-            high = tl.load(edge_ptr + place + 1, mask=above, other=0.0)
-            if LEFT:
-                place += (prob >= high).to(tl.int32) - (prob < low).to(tl.int32)
-            else:
-                place += (prob > high).to(tl.int32) - (prob <= low).to(tl.int32)
-            place = tl.minimum(tl.maximum(place, 0), bins - 1)
-            cell = cell_ptr + column * bins + place
-            weighted = prob.to(tl.float64) * weight[:, None]
-            size = num_classes * bins
-            tl.atomic_add(cell, tl.zeros((ROWS, BLOCK), tl.float64) + weight[:, None], mask=above, sem="relaxed")
-            tl.atomic_add(cell + size, weighted, mask=above, sem="relaxed")
-            tl.atomic_add(cell + 2 * size, weighted * weighted, mask=above, sem="relaxed")
+            share = tl.where(alive, weight.to(tl.float32) / scale, 0.0)[:, None]
+            totals += tl.sum(tl.where(column == at[:, None], share, mass * share), axis=0)
+            # The largest, then the next: few classes of a row reach the first edge, and all the others wait for none.
+            first_edge, size = tl.load(edge_ptr + 1), num_classes * bins
+            prob = 1.0 / scale
+            above = alive & (prob >= first_edge)
+            while tl.max(above.to(tl.int32), axis=0) > 0:
+                place = tl.minimum((tl.where(above, prob, 0.0) * bins).to(tl.int32), bins - 1)
+                # Rounding may be off by one bin beside an edge: compared with the edges themselves.
+                low = tl.load(edge_ptr + place, mask=above, other=0.0)
+                high = tl.load(edge_ptr + place + 1, mask=above, other=0.0)
+                if LEFT:
+                    place += (prob >= high).to(tl.int32) - (prob < low).to(tl.int32)
+                else:
+                    place += (prob > high).to(tl.int32) - (prob <= low).to(tl.int32)
+                cell = cell_ptr + at * bins + tl.minimum(tl.maximum(place, 0), bins - 1)
+                weighted = prob.to(tl.float64) * weight
+                tl.atomic_add(cell, weight, mask=above, sem="relaxed")
+                tl.atomic_add(cell + size, weighted, mask=above, sem="relaxed")
+                tl.atomic_add(cell + 2 * size, weighted * weighted, mask=above, sem="relaxed")
+                prob = second / scale
+                above = above & (prob >= first_edge)
+                # Most rows have no further class there, and are not looked at again.
+                if tl.max(above.to(tl.int32), axis=0) > 0:
+                    at = first_place(mass, second, column)
+                    mass = tl.where(column == at[:, None], 0.0, mass)
+                    second = tl.max(mass, axis=1)
     if COUNTED:
         every = tl.arange(0, BLOCK)
         tl.atomic_add(column_ptr + every, totals.to(tl.float64), mask=every < num_classes, sem="relaxed")
+
+
+def tile_shape(block: int) -> tuple[int, int]:
+    """Rows of so many logits that a program looks at together, and its warps."""
+    return max(1, TILE // block), max(1, min(16, block // 1024))
 
 
 def sample_facts(
@@ -137,7 +155,7 @@ def sample_facts(
         sums[num_classes:].view(3, num_classes, bins),
     )
     block = triton.next_power_of_2(max(num_classes, 2))
-    rows, warps = max(1, TILE // block), max(4, min(16, block // 512))
+    rows, warps = tile_shape(block)
     cores = torch.cuda.get_device_properties(logits.device).multi_processor_count if logits.is_cuda else 1
     with torch.cuda.device_of(logits):
         sample_facts_kernel[(min(triton.cdiv(n, rows), PROGRAMS * cores),)](

@@ -37,6 +37,9 @@ class FormulaOptions(NamedTuple):
     bins: int = 0
 
 
+NO_OPTIONS = FormulaOptions(None, None)
+
+
 class Batch:
     """Logits, the same less the largest and exp of these (c n); labels, the sum of the latter and its log, log p_y and
     p_y (n).

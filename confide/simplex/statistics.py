@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -41,7 +42,7 @@ from confide.simplex.reference import (
     plain_statistics,
     read_flags,
 )
-from confide.simplex.small import FormulaOptions, small_loss
+from confide.simplex.small import NO_OPTIONS, FormulaOptions, small_loss
 from confide.types import Labels, Logits, PerSample, Scalar
 
 SMALL = 1 << 16
@@ -148,46 +149,53 @@ def _entropy(wide: Tensor, labels: Tensor, options: FormulaOptions) -> Scalar:
     return torch.add(own, products.sum(), alpha=-options.b / len(labels))
 
 
+def _poly(wide: Tensor, labels: Tensor, options: FormulaOptions) -> Scalar:
+    own = functional.nll_loss(log_softmax(wide), labels, reduction="none", ignore_index=NO_LABEL)
+    return torch.sub(own, torch.expm1(-own), alpha=options.b).mean()
+
+
 def _l1_norm(wide: Tensor, labels: Tensor, options: FormulaOptions) -> Scalar:
     own = _cross_entropy(wide, labels, options)
     return torch.add(own, torch.linalg.vector_norm(wide, 1), alpha=options.b / len(labels))
 
 
-SMALL_MEANS: dict[tuple[str, int], Callable[[Tensor, Tensor, FormulaOptions], Scalar]] = {
+SmallMean = Callable[[Tensor, Tensor, FormulaOptions], Scalar]
+SMALL_MEANS: dict[tuple[str, int], SmallMean] = {
     ("cross_entropy", 0): _cross_entropy,
     ("mean_log_p", 0): _label_smoothing,
     ("brier", 0): _brier,
     ("entropy", 0): _entropy,
+    ("poly", 0): _poly,
     ("norm", 1): _l1_norm,
 }
 """Formula and order -> its mean, where torch has it in a few calls each way: fewer than any function of one's own."""
 
 
-def _small_mean(logits: Logits, labels: Labels, name: str, options: FormulaOptions) -> FusedLoss:
-    """A loss whose mean torch gives at once; labels and logits are looked at where torch refuses them or the mean is
-    not finite.
-    """
+def _small_mean(logits: Logits, labels: Labels, name: str, options: FormulaOptions, formula: SmallMean) -> Scalar:
+    """A mean that torch gives at once; labels and logits are looked at where torch refuses them or it is not finite."""
+    try:
+        wide = logits.float() if logits.element_size() == 2 else logits
+        value = formula(wide, labels, options)
+    except (IndexError, RuntimeError):
+        check_rows(logits, labels)
+        raise
+    if not math.isfinite(value.item()):
+        _small_values(logits, labels, name, options)
+    return value
 
-    def mean() -> Scalar:
-        try:
-            wide = logits.float() if logits.element_size() == 2 else logits
-            value = SMALL_MEANS[name, options.order](wide, labels, options)
-        except (IndexError, RuntimeError):
-            check_rows(logits, labels)
-            raise
-        if not math.isfinite(value.item()):
-            values()
-        return value
 
-    def values() -> PerSample:
-        if name == "cross_entropy":
-            own = -simplex_statistics(logits, labels, "log_p_true").log_p_true
-            return own if options.table is None else options.table[labels] * own
-        losses = small_loss(logits, labels, name, options).values
-        assert isinstance(losses, Tensor)
-        return losses
+def _small_values(logits: Logits, labels: Labels, name: str, options: FormulaOptions) -> PerSample:
+    if name == "cross_entropy":
+        own = -simplex_statistics(logits, labels, "log_p_true").log_p_true
+        return own if options.table is None else options.table[labels] * own
+    losses = small_loss(logits, labels, name, options).values
+    assert isinstance(losses, Tensor)
+    return losses
 
-    return FusedLoss(values, mean)
+
+def small_cross_entropy(logits: Logits, labels: Labels) -> Scalar | None:
+    """The mean cross-entropy of a small batch on a CPU, None of any other: it is over before `fused` were called."""
+    return _small_mean(logits, labels, "cross_entropy", NO_OPTIONS, _cross_entropy) if _is_small(logits) else None
 
 
 def fused(
@@ -202,8 +210,11 @@ def fused(
         return None
     if _is_small(logits):
         options = FormulaOptions(vector, table, **numbers)
-        whole = _small_mean if (name, options.order) in SMALL_MEANS else small_loss
-        return whole(logits, labels, name, options)
+        formula = SMALL_MEANS.get((name, options.order))
+        if formula is None:
+            return small_loss(logits, labels, name, options)
+        batch = (logits, labels, name, options)
+        return FusedLoss(partial(_small_values, *batch), partial(_small_mean, *batch, formula))
     if logits.device.type != "cuda":
         return None
     cuda = _cuda()

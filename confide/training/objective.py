@@ -133,7 +133,8 @@ def _written_groups(groups: NDArray[np.float64], number: int) -> NDArray[np.int6
     if groups.max() >= number:
         held = int(groups.max()) + 1
         raise InputError(
-            f"the scores hold {held} groups, but the loss was made for {number}; set its option num_groups"
+            f"the scores hold {held} groups, but the loss was made for {number}; set its option num_groups "
+            f"(--set loss_options.num_groups={held})"
         )
     return groups.astype(np.int64)
 

@@ -219,7 +219,7 @@ def _check_classes(trained: Trained, dataset: Dataset | Split, samples: Split) -
             )
 
 
-KEPT_ROWS = 1 << 16
+HEAD_ROWS = 1 << 16
 """Samples whose penultimate features are held at a time while the passes run."""
 
 
@@ -260,19 +260,19 @@ def _blocks_of_passes(
     """
     batches = rows_in_batches(len(feed), batch_size or where.forward_batch)
     head_only = isinstance(network, Classifier) and list(dropouts) == [network.dropout]
-    together = max(1, KEPT_ROWS // len(batches[0])) if head_only else len(batches)
+    together = max(1, HEAD_ROWS // len(batches[0])) if head_only else len(batches)
 
     def passes_of(first: int) -> Iterator[Tensor]:
         block = batches[first : first + together]
         model: Callable[[Tensor], Tensor] = network
-        kept: list[list[Tensor]] | None = None
+        head_inputs: list[list[Tensor]] = []
         if isinstance(network, Classifier) and head_only:
             model = network.logits_of
             with where.autocast():
-                kept = [[network.features(view) for view in _views(x, feed)] for x, _ in feed.batches(block)]
+                head_inputs = [[network.features(view) for view in _views(x, feed)] for x, _ in feed.batches(block)]
         for number in range(passes):
             with where.seeded(seed + 1_000_003 * (number + 1) + first, deterministic=False):
-                views = kept or (_views(inputs, feed) for inputs, _ in feed.batches(block))
+                views = head_inputs or (_views(inputs, feed) for inputs, _ in feed.batches(block))
                 logits = torch.cat([_mean_logits(model, each, where) for each in views])
             yield logits.double()
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from confide import Predictions, calibrators
-from confide.calibrators.fitting import DEFAULT_CANDIDATES
+from confide.calibrators.fitting import DEFAULT_CANDIDATES, class_orders, stays_in_order
 from confide.calibrators.groups import label_folds
 from confide.checks import InputError
 
@@ -87,3 +88,13 @@ def test_what_cannot_be_fitted_is_listed_and_bad_requests_are_refused(made, test
         calibrators.choose(Predictions(logits[:8], labels[:8]))
     with pytest.raises(InputError, match="no calibrator named 'sigmoid'"):
         calibrators.choose(wrong, ("sigmoid",))
+
+
+@pytest.mark.parametrize("classes", [3, 1 << 15, (1 << 15) + 5, 40_000])
+def test_the_order_of_many_classes_does_not_run_over(classes):
+    logits = torch.arange(2 * classes, dtype=torch.float32).reshape(2, classes)
+    order = class_orders(logits)
+    assert order.tolist() == logits.argsort(dim=1, descending=True).tolist()
+    assert stays_in_order(logits, order).all()
+    logits[1, 0] = 4 * classes
+    assert stays_in_order(logits, order).tolist() == [True, False]

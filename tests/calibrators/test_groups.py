@@ -171,3 +171,13 @@ def test_bands_of_no_column_of_words_or_of_missing_numbers_are_refused(made):
     holed.columns["difficulty"][3] = np.nan
     with pytest.raises(InputError, match="sample 3 has none; drop it"):
         calibrators.fit("temperature", holed, by="difficulty", bands=2)
+
+
+@pytest.mark.parametrize(("word", "gives"), [("temperature", False), ("histogram", True)])
+def test_groups_give_probabilities_where_they_get_them_or_their_method_does(word, gives):
+    logits = 2 * torch.randn(120, 3, generator=torch.Generator().manual_seed(0))
+    labels, site = torch.arange(120) % 3, np.array(["a", "b"])[np.arange(120) % 2]
+    plain = Predictions(logits, labels, split="val", columns={"site": site})
+    probs = Predictions.from_probs(torch.softmax(logits, dim=1), labels, split="val", columns={"site": site})
+    assert calibrators.fit(word, plain, by="site")(plain).from_probabilities is gives
+    assert calibrators.fit(word, probs, by="site")(probs).from_probabilities

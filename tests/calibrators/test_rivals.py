@@ -192,3 +192,9 @@ def test_maxlogit_pnorm_is_the_normalised_logit_that_ranks_best():
     best = min(scores, key=lambda p: area(scores[p]))
     assert fitted.scorer.p == best
     np.testing.assert_allclose(fitted(VAL).numpy(), scores[best], rtol=1e-6)
+
+
+def test_one_score_alone_has_a_venn_abers_table():
+    table = venn_abers_table(np.full(4, 0.3), np.array([True, False, False, False]))["table"]
+    p0, p1 = 1 / 5, 2 / 5  # the new point as a miss and as a hit among the four
+    np.testing.assert_allclose(table, [p1 / (1 + p1), p1 / (1 - p0 + p1), 1 / (2 - p0)])

@@ -58,6 +58,17 @@ def test_json_holds_every_number_with_its_interval(folder, tmp_path, capsys):
     assert all(m["low"] < m["value"] < m["high"] for m in areas.values())
     assert {c["b"] for c in told["comparisons"]} == {"model/raw/trust:entropy", "model/raw/trust:margin"}
     assert told["about"]["verdict"]
+    assert "agreement" not in told
+
+
+def test_kendall_of_every_two_predictors_is_told_where_asked(folder, tmp_path, capsys):
+    words = paths(folder, "--only", "entropy", "margin", "--fast", "--agreement", "-o", str(tmp_path))
+    assert main(words) == 0
+    assert "Kendall" in capsys.readouterr().out
+    assert main([*words, "--json"]) == 0
+    pairs = {(a["a"], a["b"]): a["kendall"] for a in json.loads(capsys.readouterr().out)["agreement"]}
+    assert len(pairs) == 3
+    assert all(-1 <= tau <= 1 for tau in pairs.values())
 
 
 def test_a_divergence_in_the_thousands_is_told_in_words(folder, tmp_path, capsys):

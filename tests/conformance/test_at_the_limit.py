@@ -11,13 +11,21 @@ import torch
 import confide
 from confide import monitor
 from confide.calibrators.groups import MOST_VALUES, grouping
-from confide.checks import InputError, check_kind, check_number, check_range
+from confide.checks import InputError, as_tensor, check_kind, check_number, check_range, check_seed
+from confide.decisions.rules import _cost_doubts
+from confide.difficulty.combined import _directions
+from confide.difficulty.label_errors import _right, _TailFits
+from confide.difficulty.training_logs import as_log
+from confide.evaluation.ood import _histogram
+from confide.evaluation.shift import Subject, shift_words
+from confide.metrics.calibration import LARGEST_GRID, POINTS_PER_WIDTH, SMALLEST_GRID, grid_for
 from confide.numerics import binomial
 from confide.numerics.minimise import lbfgs
 from confide.predictions import Predictions
 from confide.random import noisy_labels
 from confide.report.draw import tick_text
 from confide.results import OperatingPoint
+from confide.trust.combined import shared_samples
 
 SIXTY = Predictions(3 * torch.eye(3)[torch.arange(60) % 3] + torch.linspace(0, 1, 60)[:, None], torch.arange(60) % 3)
 
@@ -129,3 +137,202 @@ def test_tails_of_many_chances_agree_with_the_exact_ones():
 )
 def test_marks_have_the_digits_of_their_step(value, values, text):
     assert tick_text(value, values) == text
+
+
+def test_seeds_are_whole_numbers_up_to_their_limit():
+    for value in (0, -3, 2**53, -(2**53), np.int64(5)):
+        assert check_seed(value) == value
+    assert all(refused(lambda v=v: check_seed(v)) for v in (True, 2.0, "3", None, 2**53 + 1, -(2**53) - 1))
+
+
+def test_whole_numbers_of_options_stay_below_their_limit():
+    for value, fits in ((2**63 - 1, True), (2**63, False), (-(2**63) + 1, True), (-(2**63), False), (2.0**63, False)):
+        assert refused(lambda value=value: check_kind(value, "int", "x")) is not fits
+    for value, fits in ((10**300 - 1, True), (10**300, False), (1e308, True)):
+        assert refused(lambda value=value: check_kind(value, "float", "x")) is not fits
+
+
+def test_features_of_a_file_are_a_table_and_need_no_labels(tmp_path):
+    np.savez(tmp_path / "flat.npz", features=np.arange(4.0))
+    with pytest.raises(InputError, match="n x d numbers"):
+        confide.Features.load(tmp_path / "flat.npz")
+    np.savez(tmp_path / "none.npz", other=np.eye(2))
+    with pytest.raises(InputError, match="n x d numbers"):
+        confide.Features.load(tmp_path / "none.npz")
+    np.savez(tmp_path / "rows.npz", features=np.eye(3))
+    assert confide.Features.load(tmp_path / "rows.npz").labels.tolist() == [-1, -1, -1]
+    for short in ({"labels": np.arange(2)}, {"ids": np.arange(2)}):
+        with pytest.raises(InputError, match="one row per sample"):
+            confide.Features.load(tmp_path / "rows.npz", **short)
+
+
+@pytest.mark.parametrize(
+    ("costs", "threshold"),
+    [
+        ([[0, 1], [4, 0]], 0.2),
+        ([[0, 0], [4, 0]], None),
+        ([[0, 1], [0, 0]], None),
+        ([[1, 2], [4, 1]], 0.25),
+        ([[0, -1], [4, 0]], None),
+    ],
+)
+def test_only_what_costs_something_has_a_threshold(costs, threshold):
+    found = confide.decisions.DecisionRule.of(np.array(costs, dtype=float), 2).threshold
+    assert found == (None if threshold is None else pytest.approx(threshold))
+
+
+@pytest.mark.parametrize(("odd", "told"), [(9, True), (10, False)])
+def test_ten_samples_that_cost_other_than_the_usual_tell_what_decisions_cost(odd, told):
+    real = np.where(np.arange(40) < odd, 1.0, 0.0)
+    doubts = _cost_doubts(np.full(40, real.mean()), real, None)
+    assert any(f"only {odd} of 40 samples" in doubt for doubt in doubts) is told
+
+
+class Frame:
+    """A table with a shape but no type of its own, as data frames are."""
+
+    def __init__(self, values):
+        self.values, self.shape = values, values.shape
+
+    def to_numpy(self):
+        return self.values
+
+
+def test_difficulty_takes_a_data_frame_and_a_list_as_it_takes_an_array():
+    rows, labels = np.random.default_rng(0).normal(size=(20, 3)), np.arange(20) % 2
+    expected = confide.difficulty.score("md", rows, labels).values
+    for other in (Frame(rows), rows.tolist()):
+        np.testing.assert_allclose(confide.difficulty.score("md", other, labels).values, expected)
+
+
+def test_without_labels_there_are_ten_centres():
+    rows = np.random.default_rng(0).normal(size=(60, 3))
+    assert len(confide.difficulty.fit("kmeans", rows).model.centres) == 10
+    assert len(confide.difficulty.fit("kmeans", rows, np.arange(60) % 4).model.centres) == 4
+    with pytest.raises(InputError, match="at most the 60 samples"):
+        confide.difficulty.fit("kmeans", rows, k=61)
+    assert len(confide.difficulty.fit("kmeans", rows, k=60).model.centres) == 60
+
+
+def test_the_histogram_of_equal_scores_is_one_wide():
+    found = _histogram(np.full(5, 2.0), np.full(3, 2.0))
+    assert found["low"][0] == 2.0
+    assert found["high"][-1] == 3.0
+    assert (found["known"].sum(), found["unknown"].sum()) == (5, 3)
+
+
+def test_attacks_are_among_all_shifts_where_every_model_can_be_attacked():
+    plain, open_to_it = Subject(lambda x: (x, None)), Subject(lambda x: (x, None), attacked=lambda x: x)
+    attacks = set(confide.shift.ATTACKS.names())
+    assert attacks <= set(shift_words("all", {"a": open_to_it}))
+    assert not attacks & set(shift_words("all", {"a": open_to_it, "b": plain}))
+    assert set(shift_words("attacks", {"b": plain})) == attacks
+    assert not attacks & set(shift_words("corruptions", {"a": open_to_it}))
+    first = next(iter(confide.shift.names()))
+    assert shift_words(first, {"a": plain}) == (first,)
+    assert shift_words([first, first], {"a": plain}) == (first,)
+    with pytest.raises(InputError, match="at least one shift"):
+        shift_words([], {"a": plain})
+    grey = set(shift_words("all", {"a": plain}, channels=1))
+    coloured = {m.word for m in confide.shift.SHIFTS if m.spec.colour}
+    assert coloured
+    assert grey == set(shift_words("all", {"a": plain})) - coloured
+
+
+def test_a_grid_is_as_fine_as_its_width_asks_for():
+    at = POINTS_PER_WIDTH / SMALLEST_GRID
+    assert grid_for(at) == SMALLEST_GRID
+    assert grid_for(at * (1 - 1e-12)) == 4 * SMALLEST_GRID
+    assert grid_for(0.0) == LARGEST_GRID
+
+
+def test_a_log_of_predictions_keeps_their_ids_or_takes_those_given():
+    named = Predictions(torch.eye(3), torch.arange(3), ids=["a", "b", "c"])
+    assert as_log(named).ids.tolist() == ["a", "b", "c"]
+    assert as_log(named, ids=["x", "y", "z"]).ids.tolist() == ["x", "y", "z"]
+    assert as_log(named, labels=[2, 1, 0]).labels.tolist() == [2, 1, 0]
+    assert as_log(named).labels.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("ids", [np.array(["a", "b", "c", "d"]), np.arange(4) + 7])
+def test_a_log_on_disk_keeps_the_kind_of_its_ids(ids, tmp_path):
+    recorder = confide.difficulty.Recorder(ids, np.arange(4) % 2, folder=tmp_path / "log")
+    for epoch in range(2):
+        recorder.record(epoch, ids, torch.eye(2)[torch.arange(4) % 2])
+        recorder.finish_epoch()
+    opened = as_log(tmp_path / "log")
+    assert opened.ids.tolist() == ids.tolist()
+    assert opened.ids.dtype.kind == ids.dtype.kind
+
+
+def test_a_class_of_one_sample_counts_among_the_directions():
+    labels = np.append(np.arange(40) % 3, 3)
+    rows = 4 * np.eye(4, 6)[labels] + np.random.default_rng(0).normal(size=(41, 6))
+    fitted = confide.difficulty.fit("rmd", rows, labels)
+    assert len(_directions(fitted.model)) == 3
+
+
+def test_the_tail_of_right_labels_is_the_likeliest():
+    draw = np.random.default_rng(0)
+    pairs = np.round(4000 * np.exp(-np.arange(40) / 9)).astype(np.int64)
+    labels = draw.binomial(pairs, 0.01 + 0.3 * np.exp(-0.3 * np.arange(40) / 3))
+    for floor in (0.0, 0.005, 0.02):
+        tails = _TailFits(pairs, labels)
+        value, found = tails.fit(floor, 1.0)
+        for step in ((1e-3, 0), (-1e-3, 0), (0, 1e-3), (0, -1e-3)):
+            rate = floor + (1 - floor) * _right(found + step, tails.margin, tails.margin)
+            other = -(tails.labels * np.log(rate) + tails.others * np.log1p(-rate)).sum()
+            assert other > value - 1e-6
+
+
+def test_rows_of_another_width_are_not_the_same_samples():
+    ids, rows = np.arange(4), np.arange(12.0).reshape(4, 3)
+    assert shared_samples(ids, rows, ids, rows) == 4
+    assert shared_samples(ids, rows, ids, rows[:, :2]) == 0
+    assert shared_samples(ids, rows, ids.astype(str), rows) == 4
+    assert shared_samples(ids, rows, ids + 4, rows) == 0
+    half = np.where(np.arange(4)[:, None] < 2, rows, -rows - 9)
+    assert shared_samples(ids, rows, ids, half) == 0  # half of them is not most of them
+    half[2] = rows[2]
+    assert shared_samples(ids, rows, ids, half) == 4
+
+
+@pytest.mark.parametrize("wrong", [-1, 3])
+def test_a_label_that_no_class_has_is_named(wrong):
+    rows, labels = np.random.default_rng(1).normal(size=(60, 2)), np.arange(60) % 3
+    own = np.random.default_rng(0).normal(size=(60, 2))
+    noisy = Predictions(torch.randn(60, 3, generator=torch.Generator().manual_seed(0)), labels, split="val")
+    reference = confide.Features(rows, np.append(labels[:-1], wrong), np.arange(60), "drawn", "train")
+    with pytest.raises(InputError, match=f"has label {wrong}, but there are 3 classes"):
+        confide.trust.fit("combined", noisy, own, reference=reference)
+
+
+def test_whole_numbers_without_a_sign_fit_up_to_the_largest_with_one():
+    largest = np.iinfo(np.int64).max
+    assert as_tensor(np.array([largest], dtype=np.uint64), "x").tolist() == [largest]
+    assert refused(lambda: as_tensor(np.array([largest + 1], dtype=np.uint64), "x"))
+    assert as_tensor(np.array([], dtype=np.uint64), "x").tolist() == []
+
+
+def test_a_number_is_no_truth_value_and_no_word():
+    assert all(refused(lambda v=v: check_number(v, "x", 1.0, 0, 5)) for v in (True, "3", None, [1]))
+    assert check_number(None, "x", None, 0, 5) is None
+    for value in (np.float32(2.5), np.int64(2), np.float64(2.5)):
+        assert type(check_number(value, "x", 1.0, 0, 5)) in (int, float)
+
+
+@pytest.mark.parametrize("abstain", [None, 0.3, (0.1, 0.2)])
+def test_a_rule_with_and_without_abstaining_is_read_as_it_was_written(abstain, tmp_path):
+    rule = confide.decisions.DecisionRule.of(np.array([[0.0, 1.0], [4.0, 0.0]]), 2, abstain=abstain)
+    rule.save(tmp_path / "rule.json")
+    again = confide.decisions.load(tmp_path / "rule.json")
+    assert (again.abstain is None) is (abstain is None)
+    if abstain is not None:
+        np.testing.assert_array_equal(again.abstain, np.broadcast_to(abstain, 2))
+
+
+def test_stages_of_an_evaluation_have_titles_and_raw_has_none():
+    after = confide.calibrators.fit("temperature", SIXTY.replace(split="val"))(SIXTY)
+    plain, moved = confide.evaluate(SIXTY, ["ece"]), confide.evaluate(after, ["ece"], stage="temperature")
+    assert dict(plain.stage_titles) == {}
+    assert list(moved.stage_titles) == ["temperature"]

@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -5,7 +7,7 @@ from PIL import Image, ImageFilter
 
 from confide import Predictions, difficulty
 from confide.checks import InputError
-from confide.difficulty.label_errors import label_fit, quality_flags
+from confide.difficulty.label_errors import _listed, label_fit, quality_flags
 from confide.records import Scores
 
 
@@ -160,10 +162,39 @@ def test_the_list_of_wrong_labels_keeps_its_false_discovery_rate(overlapping):
     for rate in (0.2, 0.4):
         found = difficulty.verdicts(rows, labels, max_fdr=rate)
         listed = found.suspects()
-        assert found.evidence.false_discovery_rate <= rate
+        assert found.evidence.false_discovery_rate < found.evidence.false_discovery_limit <= rate
         assert (~wrong[listed]).mean() <= rate
         assert len(listed) > 20
     assert f"{len(listed)} labels look wrong" in str(found.evidence)
+
+
+def test_a_short_list_must_be_surer_than_a_long_one_of_the_same_share():
+    def limit(copies):
+        judged = SimpleNamespace(
+            suggested=np.ones(10 * copies, dtype=int),
+            false_chance=np.full(10 * copies, 0.08),
+            false_chance_sd=np.zeros(10 * copies),
+        )
+        labels = np.zeros(10 * copies, dtype=int)
+        return _listed(judged, labels, np.ones(10 * copies, dtype=bool), 0.2)[1]
+
+    assert limit(1).listed == 0  # .08 + 1.645 sqrt(.08 x .92 / 10) = .22
+    assert limit(4).listed == 40  # .08 + 1.645 sqrt(.08 x .92 / 40) = .15
+    assert limit(4).false_discovery_limit == pytest.approx(0.1506, abs=1e-4)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.1])
+def test_few_samples_do_not_bring_lists_full_of_right_labels(share):
+    listed = false = 0
+    for seed in range(12):
+        draw = np.random.default_rng(seed)
+        truth = draw.integers(0, 10, 500)
+        rows = 3.4 * np.eye(10, 16)[truth] + draw.normal(size=(500, 16))
+        wrong = draw.random(500) < share
+        labels = np.where(wrong, (truth + draw.integers(1, 10, 500)) % 10, truth)
+        suspects = difficulty.verdicts(rows, labels).suspects()
+        listed, false = listed + len(suspects), false + int((~wrong[suspects]).sum())
+    assert false <= 0.2 * listed
 
 
 def test_features_that_know_nothing_of_the_labels_say_so(noisy):

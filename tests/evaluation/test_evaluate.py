@@ -388,3 +388,18 @@ def test_sample_weight_is_told_its_name_here_and_a_typo_the_nearest_word(call):
         call(predictions, sample_weight=[1, 2])
     with pytest.raises(confide.checks.OptionError, match=r"has no (keyword|option) 'weigths'"):
         call(predictions, weigths=[1, 2])
+
+
+def test_a_group_that_one_image_holds_has_no_interval_of_width_zero():
+    rng = np.random.default_rng(0)
+    pixels = confide.dense.pixels(rng.normal(0, 2, (6, 3, 5, 5)), rng.integers(0, 3, (6, 5, 5)))
+    pixels = pixels.with_column("scene", np.where(pixels.columns["image"] == 2, "lake", "street"))
+    evaluation = confide.evaluate(pixels, ["accuracy", "confidence_gap", "ece", "auroc"], by="scene")
+    for m in evaluation.measurements:
+        if m.group == "scene=lake":
+            assert not m.bounds or math.isnan(m.low), m
+            assert m.p_value is None
+        elif m.group == "scene=street":
+            assert m.low < m.value < m.high
+    alone = confide.evaluate(pixels.take(np.flatnonzero(pixels.columns["image"] == 2)), ["accuracy", "ece"])
+    assert all(not m.bounds or math.isnan(m.low) for m in alone.measurements)

@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from confide import Predictions
+from confide import Predictions, evaluate
 from confide.checks import InputError
 from confide.cli.main import main
-from confide.evaluation import compare_groups
+from confide.evaluation import compare_groups, over_seeds
 
 
 def groups(draw, sizes=(3, 3), n=300, of_seeds=0.3, of_samples=0.5, gain=0.0):
@@ -65,3 +65,14 @@ def test_the_command_compares_files_of_runs(tmp_path, capsys):
     assert "3 and 3 runs, paired by the order of their names, on 300 samples" in shown
     assert main([*words, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["mean_b"] > 0.8
+
+
+def test_over_seeds_covers_the_mean_of_all_seeds_and_samples():
+    # Odds are normal with mean 1 and variance 1 + .25 + .09 + .25, so 78.6 % are above 0.
+    draw, covered = np.random.default_rng(3), 0
+    for _ in range(60):
+        runs, _ = groups(draw, sizes=(3, 3), n=300)
+        evaluations = [evaluate(run, "accuracy") for run in runs]
+        accuracy = over_seeds(evaluations, "a").find("accuracy", group=None)
+        covered += accuracy.low <= 0.786 <= accuracy.high
+    assert covered >= 54  # 57 expected at least

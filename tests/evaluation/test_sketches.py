@@ -56,6 +56,38 @@ def test_cells_by_image_give_the_intervals_of_images():
     assert found.about.unit == "pixels"
 
 
+def answers_by_question(questions, seed=0):
+    rng = np.random.default_rng(seed)
+    sure = rng.beta(4, 2, questions).repeat(3)
+    right = rng.random(questions).repeat(3) < sure
+    noisy = np.clip(sure + rng.normal(0, 0.02, 3 * questions), 0.01, 0.99)
+    question = np.array([f"q{k}" for k in range(questions)]).repeat(3)
+    return confide.Predictions.from_pairs(right, noisy, unit="question", question=question)
+
+
+def test_a_sketch_of_many_questions_does_not_grow_with_them_and_keeps_their_intervals():
+    words, sizes = ["accuracy", "confidence_gap", "ece", "auroc", "aurc"], []
+    for questions in (3000, 12_000):
+        whole = answers_by_question(questions)
+        thirds = np.array_split(np.arange(len(whole)), 7)  # cuts through a question
+        added, merged = sketch_of(whole.take(rows) for rows in thirds), Sketch()
+        for rows in thirds[::-1]:
+            merged.merge(sketch_of(whole.take(rows)))
+        assert not added.units
+        sizes.append(len(added.coarse.settle().keys))
+        assert (added.coarse.keys == merged.coarse.settle().keys).all()
+        np.testing.assert_allclose(added.coarse.sums, merged.coarse.sums, rtol=1e-9)
+        found, exact = evaluate_sketch(added, words), confide.evaluate(whole, words, score="msp")
+        for word in words:
+            m, e = (next(m for m in ev.measurements if m.metric == word and m.group is None) for ev in (found, exact))
+            assert m.value == pytest.approx(e.value, abs=1e-9 if word in SUMS else 1e-5)
+            assert m.high - m.low == pytest.approx(e.high - e.low, rel=0.25)  # a variance of 256 parts: 9 % in 1 sd
+    assert sizes[1] < 256 * 2 * 15 * 64
+    few, many = sketch_of(answers_by_question(50)), sketch_of(answers_by_question(300, seed=1))
+    assert (few.are_parts, len(few.units), many.are_parts) == (False, 50, True)
+    assert few.merge(many).are_parts
+
+
 def test_shards_that_do_not_belong_together_and_weights_are_refused():
     p = predictions(50)
     with pytest.raises(InputError, match="one split"):
@@ -182,6 +214,20 @@ def test_sets_of_a_folder_are_those_of_its_rows_together(tmp_path, monkeypatch, 
     assert main(["sets", "--fit", "val.parquet", "--engine", "local"]) == 1
     assert "another folder" in (text := capsys.readouterr().err)
     assert "leave it out" in text
+
+
+def test_shards_whose_ids_are_words_are_drawn_by_workers_too(tmp_path):
+    p = predictions(60).replace(split="val")
+    named = confide.Predictions(
+        p.logits, p.labels, [f"row {k}" for k in range(60)], "val", columns={"site": ["a", "b"] * 30}
+    )
+    saved_shards(tmp_path / "val", named, 2)
+    work = confide.pipeline.Workers(tmp_path / "parts", "local", 1)
+    drawn, _ = confide.pipeline.sample_folder(tmp_path / "val", rows=30, work=work)
+    alone, _ = confide.pipeline.sample_folder(tmp_path / "val", rows=30)
+    assert 0 < len(drawn) < 60
+    assert drawn.ids.tolist() == alone.ids.tolist()
+    assert drawn.columns["site"].tolist() == alone.columns["site"].tolist()
 
 
 def test_a_folder_is_calibrated_shard_by_shard_by_a_fit_on_drawn_rows(tmp_path, monkeypatch, capsys):

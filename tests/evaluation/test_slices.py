@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -125,3 +126,23 @@ def test_the_command_line_tells_slices_and_draws_them(tmp_path, capsys):
 def test_a_report_without_slices_has_no_such_section():
     page = render_report(confide.evaluate(drawn(5, 200), ["accuracy"], intervals=False))
     assert 'id="slices"' not in page
+
+
+def test_what_looked_at_the_label_makes_no_slice_of_a_calibrated_model_unless_it_is_named():
+    """Labels are drawn from the model's own probabilities: by RMD, which looks at them, the hardest are wrong."""
+    rng, n = np.random.default_rng(0), 3000
+    centres = np.eye(5) * 2.2
+    rows = centres[rng.integers(0, 5, 2 * n)] + rng.normal(size=(2 * n, 5))
+    logits = rows @ centres.T
+    chances = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    labels = (chances.cumsum(1) < rng.random((2 * n, 1))).sum(1)
+    p = confide.Predictions(logits[n:], labels[n:])
+    scores = confide.difficulty.fit("rmd", rows[:n], labels[:n]).score(rows[n:], labels[n:], ids=p.ids)
+    scores = replace(scores, columns={"verdict": np.where(p.facts.correct.numpy(), "typical", "wrong label")})
+    found = find_slices(p, scores=scores)
+    assert found.slices == ()
+    assert found.attributes == ("predicted",)
+    assert "Left out, because a calibrated model too has gaps" in str(found)
+    asked = find_slices(p, scores=scores, by=["difficulty"])
+    assert asked.slices[0].name == "difficulty=hardest fifth"
+    assert "Mind that difficulty looked at the label" in str(asked)

@@ -7,13 +7,14 @@ import re
 import numpy as np
 import pytest
 
+from confide.predictions import Predictions
 from confide.records import Scores
 from tests.explorer.conftest import count, open_first, wait_for_count, wait_for_tags
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("width", [375, 768, 1440])
+@pytest.mark.parametrize("width", [375, 768, 900, 1024, 1440])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_renders_and_never_scrolls_sideways(look, client, width, scheme):
     page = look(client, width=width, color_scheme=scheme)
@@ -198,6 +199,16 @@ def test_scores_alone_are_shown(look, serve, tmp_path):
     page.locator("#cells li:not([hidden]) button[data-row]").first.click()
     page.wait_for_selector("#drawer .empty")
     assert "No top classes" in page.locator("#drawer").inner_text()
+
+
+def test_sliders_of_tiny_numbers_are_plain_numbers_to_a_screen_reader(look, serve, tmp_path):
+    logits = np.column_stack([np.linspace(9, 18, 50), np.zeros(50)])
+    Predictions(logits, np.zeros(50, dtype=np.int64)).save(tmp_path / "p.parquet")
+    page = look(serve(tmp_path / "p.parquet"))
+    sliders = page.locator("[data-part=loss] [role=slider]").all()
+    assert len(sliders) == 2
+    for name in ("aria-valuemin", "aria-valuemax", "aria-valuenow"):
+        assert all(re.fullmatch(r"-?\d+(\.\d+)?", slider.get_attribute(name)) for slider in sliders), name
 
 
 def test_a_lost_connection_is_said_and_mended(look, serve, run_folder):

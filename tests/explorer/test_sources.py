@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -20,7 +21,8 @@ from confide.checks import InputError
 from confide.cli.main import main
 from confide.explorer import open_layout
 from confide.explorer.launch import bind
-from confide.explorer.samples import parquet_row
+from confide.explorer.queries import rising_order
+from confide.explorer.samples import PredictionsFile, gather_samples, model_table, parquet_row
 from confide.files import formats
 from confide.predictions import Predictions
 from confide.records import Scores, default_ids
@@ -380,3 +382,26 @@ def test_the_first_of_an_order_are_exported(tmp_path, ending):
     assert main(["explore", str(tmp_path / f"p.{ending}"), "--export", str(out), "--top", "5"]) == 0
     rows = list(csv.DictReader(out.read_text().splitlines()))
     assert [float(row["confidence"]) for row in rows] == pytest.approx(np.sort(confidence)[:5].tolist())
+
+
+def test_many_numbers_are_ordered_as_a_stable_sort_orders_them():
+    rng = np.random.default_rng(0)
+    values = np.round(rng.normal(0, 3, 70_000), 2).astype(np.float32).astype(np.float64)  # many ties
+    values[rng.integers(0, 70_000, 500)] = np.nan
+    values[:4] = 0.0, -0.0, np.inf, -np.inf
+    for own in (values, -values, values[:50], np.pi * values):  # the last ones are argsorted
+        assert (rising_order(own) == np.argsort(own, kind="stable")).all()
+
+
+def test_a_file_that_was_written_anew_meanwhile_is_matched_by_its_ids(tmp_path):
+    file = tmp_path / "val.parquet"
+    outputs = Predictions(np.eye(3), [0, 1, 1], ids=["a", "b", "c"])
+    outputs.save(file)
+    layout = open_layout(file)
+    samples, (split,) = gather_samples(layout), layout.splits
+    assert samples.places_in(split, PredictionsFile(file, split)) is None
+    outputs.take([2, 0, 1]).save(file)
+    os.utime(file, ns=(1, 1))
+    assert samples.places_in(split, PredictionsFile(file, split)).to_pylist() == [1, 2, 0]
+    table = model_table(layout, samples, next(iter(layout.predictions)), "raw")
+    assert table.column("hit").to_pylist() == [True, True, False]

@@ -35,6 +35,21 @@ def test_rows_chosen_by_the_label_are_not_judged(client):
         assert client.get("reliability", split="test", **{key: value})["reliability"]["verdict"] == "chosen", key
 
 
+def test_what_judges_the_label_is_no_slice_and_no_ground_to_judge_confidence_by(serve, tmp_path):
+    """Columns of judged labels (suspicion and others) sit among the user's own: they choose right and wrong apart."""
+    rng, n = np.random.default_rng(6), 2000
+    sure = rng.uniform(0.5, 1, n)
+    right = rng.random(n) < sure
+    labels, predicted = np.zeros(n, dtype=np.int64), np.where(right, 0, 1)  # no label names the second class
+    columns = {"suspicion": np.where(right, -1.0, 1.0) + rng.random(n), "width": rng.normal(size=n)}
+    Predictions.from_top1(labels, predicted, sure, columns=columns).save(tmp_path / "p.parquet")
+    client = serve(tmp_path / "p.parquet")
+    found = client.get("slices")["slices"]
+    assert found["attributes"] == ["width", "Predicted"]
+    assert client.get("reliability", **{"c.suspicion": "0.."})["reliability"]["verdict"] == "chosen"
+    assert client.get("reliability", **{"c.width": "0.."})["reliability"]["verdict"] != "chosen"
+
+
 def test_calibrated_rows_are_called_wrong_in_five_per_cent_of_draws_at_most():
     def verdict(sure, right):
         return reliability_of(ConfidenceSums.of(sure, confidence_cells(sure, right)), few=sure).verdict

@@ -6,6 +6,7 @@ import pytest
 from confide.checks import InputError
 from confide.files import formats
 from confide.files.disk import atomic
+from confide.predictions import Predictions
 
 
 def test_a_failed_write_leaves_the_earlier_file_and_no_rest(tmp_path):
@@ -104,3 +105,14 @@ def test_json_beyond_the_limits_is_one_line(tmp_path, text, message):
         formats.read_json(path)
     path.write_text("[" * 64 + "]" * 64)
     assert formats.read_json(path)
+
+
+def test_words_of_a_csv_saved_as_npz_are_read_again(tmp_path):
+    """The npz held them as pickled objects, which are never read."""
+    (tmp_path / "rows.csv").write_text("label,p0,p1,site\n0,0.7,0.3,x\n1,0.2,0.8,yy\n")
+    record = Predictions.load(tmp_path / "rows.csv")
+    record.save(tmp_path / "rows.npz")
+    assert Predictions.load(tmp_path / "rows.npz").columns["site"].tolist() == ["x", "yy"]
+    with pytest.raises(InputError, match=r"column 'mixed' must be numbers or words all through for npz"):
+        formats.write_table(tmp_path / "mixed.npz", {"mixed": np.array(["a", None], dtype=object)})
+    assert not (tmp_path / "mixed.npz").exists()

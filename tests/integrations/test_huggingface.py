@@ -31,6 +31,22 @@ def test_accumulated_micro_batches_give_the_mean_over_all_labels() -> None:
     torch.testing.assert_close(parts[0] + parts[1], loss((logits,), labels))
 
 
+def test_a_sum_is_not_divided_by_the_labels_of_all_micro_batches() -> None:
+    logits, labels = torch.randn((6, 4)), torch.arange(6) % 4
+    loss = compute_loss_func("focal", reduction="sum")
+    torch.testing.assert_close(loss((logits,), labels, num_items_in_batch=3), losses.focal(logits, labels).sum())
+    loss.update()  # nothing to learn from
+
+
+def test_labels_that_the_loss_ignores_are_not_learned_from() -> None:
+    logits, labels = torch.randn((6, 4)), torch.tensor([0, 1, 3, 2, 0, 3])
+    loss = compute_loss_func("adafocal", ignore_index=3)
+    with torch.no_grad():
+        loss((logits,), labels)
+    assert loss.evaluated[0][1].tolist() == [0, 1, 2, 0]
+    assert torch.equal(loss.evaluated[0][0], logits[[0, 1, 3, 4]])
+
+
 def test_a_loss_that_needs_more_than_labels_is_refused() -> None:
     with pytest.raises(InputError, match="needs ids with every batch, which the Trainer does not pass"):
         compute_loss_func("crl")
@@ -126,6 +142,13 @@ def test_a_module_in_the_style_of_evaluate_gives_the_numbers_of_the_metrics() ->
     assert by_probs["ece"] == pytest.approx(found["ece"], rel=1e-5)
     with pytest.raises(InputError, match="needs samples"):
         metric.compute()  # what was added is forgotten
+    assert (metric.name, load().words) == ("ece_aurc", ("accuracy", "nll", "ece", "aurc"))
+    assert load("auroc:entropy").name == "auroc:entropy"
+    with pytest.raises(InputError, match="as many, got 2 and 1"):
+        metric.add_batch(predictions=logits[:2], references=labels[:1])
+    for half in ({"predictions": logits}, {"references": labels}):
+        with pytest.raises(InputError, match="predictions and references together"):
+            load("ece").compute(**half)
 
 
 def _one_of_two(rank: int, store: str, results: Any) -> None:
@@ -153,3 +176,9 @@ def test_two_processes_compute_the_numbers_of_one(tmp_path) -> None:
     for each in found:
         assert each["ece"] == pytest.approx(wanted["ece"], rel=1e-5)
         assert each["nll"] == pytest.approx(wanted["nll"], rel=1e-5)
+
+
+def test_compute_metrics_given_without_brackets_says_how():
+    evaluated = SimpleNamespace(predictions=[[2.0, 0.0]], label_ids=[0])
+    with pytest.raises(InputError, match=r"give compute_metrics=compute_metrics\(\)"):
+        compute_metrics(evaluated)

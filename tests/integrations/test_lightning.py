@@ -1,7 +1,9 @@
-"""A Lightning module trained with AdaFocal and its callback; runs where lightning is installed."""
+"""A Lightning module trained with AdaFocal and its callback; a training runs where lightning is installed."""
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,8 +13,6 @@ from confide import Predictions, losses, metrics
 from confide.checks import InputError
 from confide.integrations.lightning import loss_callback, metrics_callback, predictions_of
 
-pytestmark = pytest.mark.slow
-
 
 def data(n: int, seed: int) -> torch.utils.data.TensorDataset:
     generator = torch.Generator().manual_seed(seed)
@@ -20,6 +20,7 @@ def data(n: int, seed: int) -> torch.utils.data.TensorDataset:
     return torch.utils.data.TensorDataset(features, features[:, :3].argmax(dim=1))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("options", "updates"), [({}, 2), ({"update_every": 2}, 4)])
 def test_adafocal_moves_its_gammas_and_the_mode_is_restored(tmp_path: Any, options: Any, updates: int) -> None:
@@ -68,8 +69,89 @@ def test_adafocal_moves_its_gammas_and_the_mode_is_restored(tmp_path: Any, optio
     assert not torch.equal(model.loss.gammas, torch.ones(15, dtype=torch.float64))
 
 
+@pytest.fixture
+def callbacks_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lightning's class of callbacks without the seconds that Lightning takes to load."""
+    module = ModuleType("lightning.pytorch.callbacks")
+    module.Callback = object  # type: ignore[attr-defined]
+    for name in ("lightning", "lightning.pytorch"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+
+
+class Held(torch.nn.Module):
+    """A network with a loss, which notes what the loss learns from and what is logged."""
+
+    def __init__(self, word: str = "adafocal", **options: Any) -> None:
+        super().__init__()
+        self.network, self.loss = torch.nn.Linear(6, 3), losses.create(word, **options)
+        self.learned: list[tuple[int, dict[str, Any]]] = []
+        self.logged: dict[str, float] = {}
+        if self.loss.update is not None:
+            self.loss.update = lambda logits, labels, **needs: self.learned.append((len(logits), needs))
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return self.network(rows)
+
+    def log_dict(self, values: dict[str, float], *, rank_zero_only: bool) -> None:
+        assert rank_zero_only
+        self.logged = values
+
+
+def batches(n: int, seed: int = 0) -> torch.utils.data.DataLoader:
+    return torch.utils.data.DataLoader(data(n, seed), 20)
+
+
+@pytest.mark.usefixtures("callbacks_alone")
+@pytest.mark.parametrize(("every", "learned"), [(None, [40]), (1, [40] * 4), (2, [40] * 2), (3, [40])])
+def test_a_loss_learns_after_every_so_many_batches_or_once_an_epoch(every: int | None, learned: list[int]) -> None:
+    module, trainer = Held(**({} if every is None else {"update_every": every})), SimpleNamespace()
+    trainer.val_dataloaders = batches(40)
+    callback = loss_callback()
+    for batch in range(4):
+        callback.on_train_batch_end(trainer, module, None, None, batch)
+    callback.on_train_epoch_end(trainer, module)
+    assert [n for n, _ in module.learned] == learned
+
+
+@pytest.mark.usefixtures("callbacks_alone")
+def test_a_loader_of_its_own_goes_before_the_trainers_and_none_is_refused() -> None:
+    trainer, without = SimpleNamespace(val_dataloaders=batches(40)), SimpleNamespace(val_dataloaders=None)
+    module = Held()
+    loss_callback(loader=batches(30)).on_train_epoch_end(trainer, module)
+    assert module.learned == [(30, {})]
+    metrics_callback(["accuracy"], loader=batches(30, 1)).on_train_epoch_end(trainer, module)
+    assert module.logged == {
+        "val_accuracy": float(metrics.accuracy(Predictions(*predictions_of(module, batches(30, 1)))))
+    }
+    metrics_callback(["accuracy"]).on_train_epoch_end(trainer, module)
+    assert module.logged == {"val_accuracy": float(metrics.accuracy(Predictions(*predictions_of(module, batches(40)))))}
+    for callback in (loss_callback(), metrics_callback()):
+        with pytest.raises(InputError, match="the trainer has none"):
+            callback.on_train_epoch_end(without, module)
+    loss_callback().on_train_epoch_end(without, Held("focal"))  # learns from nothing and needs nothing
+
+
+@pytest.mark.usefixtures("callbacks_alone")
+def test_what_a_loss_needs_of_the_validation_samples_is_passed_or_named() -> None:
+    module = Held("adaptive_difficulty")
+    trainer = SimpleNamespace(val_dataloaders=batches(40))
+    with pytest.raises(InputError, match=r"pass needs=\{'groups': ...\} to loss_callback"):
+        loss_callback().on_train_epoch_end(trainer, module)
+    groups = torch.arange(40) % 3
+    loss_callback(needs={"groups": groups}).on_train_epoch_end(trainer, module)
+    assert module.learned == [(40, {"groups": groups})]
+
+
+def test_a_batch_of_another_shape_is_made_a_pair() -> None:
+    model = torch.nn.Linear(6, 3)
+    plain = predictions_of(model, batches(10))
+    named = [{"x": rows, "y": labels} for rows, labels in batches(10)]
+    assert torch.equal(predictions_of(model, named, lambda batch: (batch["x"], batch["y"]))[0], plain[0])
+
+
+@pytest.mark.usefixtures("callbacks_alone")
 def test_a_module_without_a_loss_is_told_so() -> None:
-    pytest.importorskip("lightning")
     callback = loss_callback(loss="criterion")
     with pytest.raises(InputError, match=r"must hold a loss of confide\.losses\.create under 'criterion'"):
         callback.on_train_epoch_end(None, torch.nn.Linear(2, 2))

@@ -45,8 +45,25 @@ def test_a_collection_probabilities_and_names():
     assert (integration.ECE.higher_is_better, integration.AUROC.higher_is_better) == (False, True)
     probs = integration.ECE(from_probs=True)
     assert float(probs(torch.softmax(logits, 1), labels)) == pytest.approx(float(integration.ECE()(logits, labels)))
+    for name in ("AURCC", "_ece"):
+        with pytest.raises(AttributeError, match="no metric is called"):
+            getattr(integration, name)
     with pytest.raises(AttributeError, match="did you mean 'AURC'"):
         _ = integration.AURCC
+
+
+def test_a_class_says_what_torchmetrics_asks_of_it():
+    for word in metrics.names():
+        spec, own = metrics.base.METRICS.get(word).spec, integration.metric_class(word)
+        assert (own.is_differentiable, own.full_state_update) == (False, False)
+        assert (own.plot_lower_bound, own.plot_upper_bound) == spec.range[:2]
+        assert own.higher_is_better is {"higher": True, "lower": False}.get(spec.info.better)
+
+
+def test_scores_of_one_class_are_binary_logits():
+    scores, labels = outputs()[0][:, 0], outputs()[1] % 2
+    expected = float(metrics.nll(Predictions.from_binary_logits(scores, labels)))
+    assert float(integration.NLL()(scores, labels)) == pytest.approx(expected, rel=1e-5)
 
 
 def _one_process(rank, store, results):

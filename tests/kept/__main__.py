@@ -8,7 +8,8 @@ import time
 import traceback
 from pathlib import Path
 
-from tests.kept.entries import FAMILIES, worked_out
+from tests.kept.entries import worked_out
+from tests.kept.families import FAMILIES
 
 for family in sys.argv[1:] or FAMILIES:
     began, numbers = time.process_time(), {}

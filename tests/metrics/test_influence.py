@@ -1,6 +1,7 @@
 """Intervals by theory: influence values against the bootstrap, designs of samples, values inside their intervals."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,11 +9,12 @@ import torch
 
 import confide
 from confide import Predictions, metrics
-from confide.metrics import influence
+from confide.metrics import classwise_calibration, influence
 from confide.metrics.base import METRICS
+from confide.metrics.calibration import Binned
 from confide.metrics.influence import spread_of
 from confide.metrics.resampling import bootstrap
-from confide.metrics.view import Design, MetricSamples, View
+from confide.metrics.view import Design, MetricSamples, View, metric_samples
 
 BY_THEORY = sorted(method.word for method in METRICS if method.spec.influence is not None)
 OPTIONS = {"tpr": {"threshold": 0.8}, "tnr": {"threshold": 0.8}}
@@ -124,3 +126,29 @@ def test_the_bootstrap_stays_as_a_reference():
         confide.checks.InputError, match="intervals must be True, False or 'bootstrap', got 'jackknife'"
     ):
         confide.evaluate(p, intervals="jackknife")
+
+
+@pytest.mark.parametrize("closed", ["right", "left"])
+@pytest.mark.parametrize("from_probs", [False, True])
+def test_a_device_gives_the_signed_sums_of_the_host(closed, from_probs):
+    generator = torch.Generator().manual_seed(0)
+    logits = 3 * torch.randn(200, 7, generator=generator)
+    energy = None if from_probs else torch.logsumexp(logits, dim=1)
+    block = torch.softmax(logits, dim=1) if from_probs else logits
+    signs = np.random.default_rng(0).uniform(-1, 1, (7, 15))
+    found = classwise_calibration._signed_sums_on_device(block, energy, signs, 15, closed)
+    np.testing.assert_allclose(found, classwise_calibration._signed_sums(block, energy, signs, 15, closed), atol=1e-6)
+
+
+def test_ties_that_an_equal_mass_bin_parts_move_it_as_in_the_order_given():
+    generator = torch.Generator().manual_seed(1)
+    logits = (2 * torch.randn(900, 3, generator=generator)).round()
+    labels = torch.where(torch.rand(900, generator=generator) < 0.6, logits.argmax(1), 0)
+    packed = metric_samples(Predictions(logits, labels))
+    kept = replace(packed, resampled=True, _sorted={}, _vectors={})
+    assert packed.ordered("msp").order is None
+    sums = [Binned._of(View(base), 7, "mass", "right", "rank") for base in (packed, kept)]
+    for values in ("residual", "sure"):
+        first, second = (part.sums(getattr(part, values)) for part in sums)
+        np.testing.assert_allclose(first, second, atol=1e-9)
+    assert list(packed.parted_ties(packed.positions("mass", 7, "right")))

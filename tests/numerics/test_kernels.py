@@ -6,7 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from confide.numerics.kernels import dirichlet_calibration_error, laplacian_form, mmce_of, mmce_weighted_of
+from confide.numerics.kernels import (
+    dirichlet_calibration_error,
+    laplacian_form,
+    likely_bandwidth,
+    mmce_of,
+    mmce_weighted_of,
+)
 
 
 def naive(confidence: Tensor, residual: Tensor, width: float) -> Tensor:
@@ -83,3 +89,22 @@ def test_the_dirichlet_error_matches_the_naive_leave_one_out_sum() -> None:
         expected = torch.stack([kernels[labels == k].sum() for k in range(4)]) / kernels.sum()
         total = total + (expected - probs[i]).abs().sum() / 12
     torch.testing.assert_close(dirichlet_calibration_error(probs, labels, bandwidth), total)
+
+
+@pytest.mark.parametrize("extra_factor", [False, True])
+def test_the_dirichlet_error_without_a_bandwidth_is_that_of_the_likely_one(extra_factor: bool) -> None:
+    logits = 3 * torch.randn((12, 4), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    chosen, given = logits.clone().requires_grad_(), logits.clone().requires_grad_()
+    labels, bandwidth = torch.arange(12) % 4, likely_bandwidth(logits.softmax(dim=1), extra_factor)
+    wanted = dirichlet_calibration_error(given.softmax(dim=1), labels, bandwidth)
+    found = dirichlet_calibration_error(chosen.softmax(dim=1), labels, None, extra_factor=extra_factor)
+    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(torch.autograd.grad(found, chosen), torch.autograd.grad(wanted, given))
+
+
+def test_blocks_of_rows_do_not_change_the_dirichlet_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    probs = torch.randn((13, 4), generator=torch.Generator().manual_seed(0), dtype=torch.float64).softmax(dim=1)
+    labels = torch.arange(13) % 4
+    whole = dirichlet_calibration_error(probs, labels, None)
+    monkeypatch.setattr("confide.block_sizes.CACHED_FLOAT64", 5 * 4)
+    torch.testing.assert_close(dirichlet_calibration_error(probs, labels, None), whole)

@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -59,13 +61,43 @@ def test_tight_clusters_far_apart_keep_their_neighbours(exclude_self):
     np.testing.assert_array_equal(indices, order[:, own : own + 4])
 
 
+class RoughSearch(SimpleNamespace):
+    """Stands for faiss: the nearest points by distances in float32 with few digits, NaN for no point."""
+
+    asked: list[int]
+
+    @staticmethod
+    def omp_set_num_threads(count: int) -> None:
+        assert count >= 1
+
+    def knn(self, rows, points, k):
+        assert rows.dtype == points.dtype == np.float32
+        self.asked.append(k)
+        table = ((rows[:, None] - points[None]) ** 2).sum(axis=2)
+        rough = table * (1 + 1e-6 * np.random.default_rng(1).uniform(-1, 1, table.shape)).astype(np.float32)
+        order = np.argsort(rough, axis=1, kind="stable")[:, :k]
+        squared = np.take_along_axis(rough, order, axis=1)
+        return squared, np.where(np.isnan(squared), -1, order)
+
+
+@pytest.fixture(params=["installed", "stand-in"])
+def large_search(request, monkeypatch):
+    """faiss, or what stands for it, searches whatever is large."""
+    if request.param == "installed":
+        pytest.importorskip("faiss", reason="the search is our own without it")
+        return None
+    stand_in = RoughSearch(asked=[])
+    monkeypatch.setattr(neighbours, "faiss", lambda: stand_in)
+    return stand_in
+
+
 @pytest.mark.parametrize("exclude_self", [True, False])
-def test_faiss_where_it_is_installed_gives_the_same_neighbours(exclude_self, monkeypatch):
-    pytest.importorskip("faiss", reason="the search is our own without it")
+def test_faiss_gives_the_same_neighbours(exclude_self, large_search, monkeypatch):
     draw = np.random.default_rng(0)
     spread = draw.normal(size=(300, 8)).astype(np.float32)
     tight = (1000 * draw.normal(size=(5, 8))[draw.integers(0, 5, 300)] + draw.normal(size=(300, 8))).astype(np.float32)
-    for points in (spread, tight, np.concatenate([spread, spread])):
+    few = spread[:9]
+    for points in (spread, tight, np.concatenate([spread, spread]), few, few[:7], few[:6]):
         monkeypatch.setattr(neighbours, "FAISS_WORK", 1 << 62)
         distances, indices = nearest_neighbours(points, points, 5, exclude_self=exclude_self)
         monkeypatch.setattr(neighbours, "FAISS_WORK", 1)
@@ -73,6 +105,37 @@ def test_faiss_where_it_is_installed_gives_the_same_neighbours(exclude_self, mon
         by_faiss = nearest_neighbours(points, points, 5, exclude_self=exclude_self)
         np.testing.assert_array_equal(by_faiss[0], distances)
         np.testing.assert_array_equal(by_faiss[1], indices)
+        if large_search is not None:
+            assert large_search.asked.pop() == min(9 + exclude_self, len(points))
+            assert not large_search.asked
+
+
+def test_faiss_searches_what_is_large_and_in_float32(monkeypatch):
+    monkeypatch.setattr(neighbours, "faiss", lambda: RoughSearch(asked=[]))
+    points = np.zeros((8, 4), dtype=np.float32)
+    queries = neighbours.FAISS_WORK // points.size
+    assert [neighbours.by_faiss(n, points) for n in (queries - 1, queries)] == [False, True]
+    assert not neighbours.by_faiss(queries, points.astype(np.float64))
+    monkeypatch.setattr(neighbours, "faiss", lambda: None)
+    assert not neighbours.by_faiss(queries, points)
+
+
+def test_the_closest_point_by_faiss_is_that_of_all_distances(large_search, monkeypatch):
+    draw = np.random.default_rng(0)
+    rows, points = (torch.from_numpy(draw.normal(size=(n, 4)).astype(np.float32)) for n in (90, 12))
+    monkeypatch.setattr(neighbours, "FAISS_WORK", 1)
+    expected = torch.cdist(rows, points).argmin(dim=1).numpy()
+    np.testing.assert_array_equal(neighbours.closest_points(rows, points), expected)
+    rows[3] = torch.nan  # no point is nearest to it: the search is our own
+    own = neighbours.closest_points(rows, points)
+    np.testing.assert_array_equal(np.delete(own, 3), np.delete(expected, 3))
+    assert (own >= 0).all()
+
+
+def test_rows_of_length_one_have_a_length_and_a_count():
+    rows = neighbours.UnitRows(np.array([[3.0, 4.0], [0.0, 0.0], [0.0, -2.0]]))
+    assert len(rows) == 3
+    assert rows[0:3].tolist() == [[0.6, 0.8], [0.0, 0.0], [0.0, -1.0]]
 
 
 def test_the_closest_point_is_that_of_all_distances(monkeypatch):

@@ -6,17 +6,20 @@ import argparse
 import json
 import re
 from dataclasses import replace
+from html import unescape
 from html.parser import HTMLParser
 from importlib import import_module
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 import confide
 from confide.checks import InputError
 from confide.cli.main import VERBS
-from confide.report import notebook_view, render_report, write_report
+from confide.report import notebook_view, render_report, side_by_side, write_report
 from confide.report.sections import SECTIONS
+from confide.report.sections.coverage import risk_text
 from confide.results import About, ComparedRow, Comparison, Evaluation, Measurement, Sample
 
 NASTY = '</script><script>alert("x")</script>'
@@ -231,3 +234,67 @@ def test_only_an_evaluation_is_drawn(tmp_path, drawn, given):
     with pytest.raises(InputError, match=r"drawn from an Evaluation, got .*; make one with confide\.evaluate"):
         drawn(given, tmp_path / "page")
     assert not list(tmp_path.glob("*.html"))
+
+
+def headings(page: str) -> list[str]:
+    """What a reader sees of a page first: its verdict and the titles of its charts."""
+    found = re.findall(r"<h1>(.*?)</h1>|<h3[^>]*>(.*?)</h3>", page, re.S)
+    return [unescape(re.sub(r"<[^>]+>", "", first or second)) for first, second in found]
+
+
+@pytest.mark.slow
+def test_calibrated_models_are_called_overconfident_by_no_heading_in_95_of_100_reports():
+    """Labels are drawn from the model's own probabilities, so every such claim is false."""
+    rng, called, draws = np.random.default_rng(0), 0, 120
+    for _ in range(draws):
+        logits = rng.normal(0, 2, (400, 4))
+        chances = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+        labels = (chances.cumsum(1) < rng.random((400, 1))).sum(1).clip(max=3)
+        titles = headings(render_report(confide.evaluate(confide.Predictions(logits, labels))))
+        assert any("single class" in title or "classes" in title for title in titles)
+        claims = [title for title in titles if re.search("overconfident|runs ahead", title) and "clearly" not in title]
+        called += bool(claims)
+    assert called <= 0.05 * draws + 2 * (0.05 * 0.95 * draws) ** 0.5
+
+
+def test_runs_on_different_samples_are_never_said_to_share_them():
+    def run(n: int) -> Evaluation:
+        rng = np.random.default_rng(n)
+        return confide.evaluate(confide.Predictions(rng.normal(size=(n, 3)), rng.integers(0, 3, n)), ["accuracy"])
+
+    page = " ".join(Page(render_report(side_by_side([run(40), run(60)], ["monday", "friday"]))).text)
+    assert "their rows cannot be compared" in page
+    assert "the same 40" not in page
+    assert "same samples" not in page
+
+
+def test_bins_of_every_number_name_their_error_chance_and_test():
+    rng = np.random.default_rng(0)
+    evaluation = confide.evaluate(confide.Predictions(rng.normal(0, 2, (500, 3)), rng.integers(0, 3, 500)))
+    page = render_report(evaluation)
+    for kind in ("width", "mass"):
+        for number in (10, 15, 20):
+            facts = re.search(rf'<dl data-variant="{kind}-{number}".*?</dl>', page, re.S)[0]
+            assert f"ECE, {number} bins of equal {kind}" in facts
+            assert "The same by chance" in facts
+            assert f"p, calibrated, {number} bins of equal {kind}" in facts
+    assert "band: 95" in page  # of the risk-coverage curve
+
+
+def test_a_promise_is_worded_with_the_decimals_it_has():
+    assert [risk_text(risk) for risk in (0.05, 0.29, 0.025, 0.0525, 0.0001)] == [
+        f"{text}\u202f%" for text in ("5", "29", "2.5", "5.25", "0.01")
+    ]
+
+
+def test_of_many_trust_scores_the_best_are_drawn_and_it_is_said():
+    rows = [Measurement("accuracy", 0.8, 500)]
+    rows += [Measurement("auroc", 0.6 + 0.01 * k, 500, score=f"trust:s{k:02d}") for k in range(14)]
+    rows += [Measurement("auroc", 0.7, 500, score="msp")]
+    page = render_report(Evaluation(tuple(rows)))
+    figure = re.search(r"<figure class=\"fig\">(?:(?!</figure>).)*Trust scores on the same.*?</figure>", page, re.S)[0]
+    drawn = re.findall(r">(s\d\d|confidence)</text>", figure)
+    assert {"s13", "confidence"} <= set(drawn)
+    assert "s00" not in drawn
+    assert "of 15 scores are drawn" in figure
+    assert ">s00</th>" in figure  # in its table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,16 @@ import pytest
 from confide.report.sections.reliability import class_title
 from confide.report.verdict import verdict
 from confide.report.view import EvaluationView
-from confide.results import About, ComparedRow, Comparison, Evaluation, Measurement
+from confide.results import (
+    About,
+    ComparedRow,
+    Comparison,
+    DecisionResult,
+    Evaluation,
+    GroupCoverage,
+    Measurement,
+    SetResult,
+)
 
 THIN = "\u202f"
 
@@ -120,7 +130,13 @@ def test_no_direction_when_the_interval_holds_zero_but_the_test_rejects():
 def test_no_direction_when_the_test_does_not_reject():
     found = verdict(build(0.89, (0.03, 0.001, 0.059), 0.06))
     assert found.direction == ""
-    assert "cannot tell that gap from chance" in found.sentence
+    assert found.sentence.endswith("a gap of 3.0 ± 2.9 points that the calibration test does not confirm (p = 0.060).")
+
+
+def test_a_gap_that_was_not_tested_is_not_called_chance():
+    rows = (Measurement("accuracy", 0.8, 900), Measurement("confidence_gap", 0.05, 900, bounds=(0.03, 0.07)))
+    found = verdict(EvaluationView(Evaluation(rows)))
+    assert found.sentence.endswith("a gap of 5.0 ± 2.0 points; no calibration test was made.")
 
 
 @pytest.mark.parametrize(
@@ -195,6 +211,94 @@ def test_a_report_on_shift_says_what_happens_to_confidence():
     assert verdict(EvaluationView(Evaluation(tuple(rows)))).sentence == expected.replace(" %", f"{THIN}%")
 
 
+def test_a_report_on_shift_does_not_praise_the_clean_samples_alone():
+    def rows(model: str, *cells: tuple[str | None, float, float]) -> list[Measurement]:
+        return [
+            Measurement(metric, value, 500, stage="temperature", model=model, group=group)
+            for group, accuracy, gap in cells
+            for metric, value in (("accuracy", accuracy), ("confidence_gap", gap))
+        ]
+
+    clean, worst = ("shift=severity 0", 0.84, -0.009), ("shift=severity 5", 0.41, 0.214)
+    both = rows("plain", (None, 0.84, -0.009), clean, worst) + rows("other", (None, 0.8, 0.0), clean, worst)
+    found = verdict(EvaluationView(Evaluation(tuple(both), about=About(subject="shift"))))
+    expected = (
+        "From clean to severity 5, accuracy of plain goes from 84.0 % to 41.0 % and confidence after temperature "
+        "scaling from 83.1 % to 62.4 %: confidence minus accuracy goes from −0.9 to +21.4 points."
+    )
+    assert found.sentence == expected.replace(" %", f"{THIN}%")
+    assert str(found.lead[0]).startswith("plain says 83.1")
+
+
+def sets_of(*groups: GroupCoverage, labels: bool = True) -> Evaluation:
+    whole = GroupCoverage("all", "all", 1000, 2.31, 890 if labels else None, 0.869, 0.908, True, not groups)
+    result = SetResult("lac", 0.9, 500, (whole, *groups), ((1, 400), (2, 600)))
+    return Evaluation((Measurement("accuracy", 0.8, 1000),), sets=(result,), about=About(subject="sets"))
+
+
+def test_a_report_on_sets_says_whether_the_promise_is_kept():
+    start = "89.0 % of the sets hold the true class (86.9–90.8): the promise of 90.0 % is "
+    found = verdict(EvaluationView(sets_of()))
+    assert found.sentence == f"{start}not kept; a set holds 2.3 classes on average.".replace(" %", f"{THIN}%")
+    assert str(found.lead[0]) == f"This model is right on 80{THIN}% of 1,000 samples."
+    group = GroupCoverage("class", "a", 400, 2.0, 380, 0.92, 0.97, True)
+    kept = f"{start}kept, as far as 1,000 samples can tell; a set holds 2.3 classes on average."
+    assert verdict(EvaluationView(sets_of(group))).sentence == kept.replace(" %", f"{THIN}%")
+    broken = verdict(EvaluationView(sets_of(replace(group, broken=True)))).sentence
+    assert "is not kept in 1 of 2 groups" in broken
+    assert "without labels nobody can tell" in verdict(EvaluationView(sets_of(labels=False))).sentence
+
+
+def test_a_report_on_slices_names_the_widest_or_says_that_none_is_found():
+    rows = [Measurement("accuracy", 0.8, 1000), Measurement("confidence_gap", 0.01, 1000, bounds=(-0.01, 0.03))]
+    none = verdict(EvaluationView(Evaluation(tuple(rows), about=About(subject="slices")))).sentence
+    assert none == "Of 1,000 samples, no slice is found whose confidence is wrong beyond chance."
+    rows += [
+        Measurement("confidence_gap", g, 90, group=f"slice=site={k}", bounds=(g - 0.04, g + 0.04))
+        for k, g in enumerate((0.1, -0.2))
+    ]
+    found = verdict(EvaluationView(Evaluation(tuple(rows), about=About(subject="slices"))))
+    assert found.sentence == (
+        "Confidence is wrong beyond chance: 2 slices are found, the widest gap where site=1: "
+        "underconfident by 20.0 ± 4.0 points."
+    )
+
+
+def test_a_report_on_decisions_says_what_they_cost():
+    cost, saved = (
+        Measurement("cost", 0.221, 500, bounds=(0.2, 0.24)),
+        Measurement("saved", 0.1, 500, bounds=(0.05, 0.15)),
+    )
+    result = DecisionResult(500, {"a": 0.9, "ask": 0.1}, cost, cost, saved, 50)
+    found = verdict(EvaluationView(Evaluation((), decisions=(result,), about=About(subject="decisions"))))
+    assert found.sentence == (
+        "A decision costs 0.221 (0.200–0.240) by the labels, 0.100 less than the likeliest class would; 50 of 500 "
+        "samples are left to a person."
+    )
+
+
+def test_runs_side_by_side_are_each_named_in_the_headline():
+    def run(model: str, accuracy: float, gap: float) -> list[Measurement]:
+        return [
+            Measurement("accuracy", accuracy, 500, model=model),
+            Measurement("confidence_gap", gap, 500, model=model, bounds=(gap - 0.01, gap + 0.01)),
+        ]
+
+    two = run("monday", 0.8, 0.05) + run("friday", 0.7, -0.02)
+    found = verdict(EvaluationView(Evaluation(tuple(two), about=About(runs=("monday", "friday")))))
+    expected = (
+        "monday says 85.0 % and is right 80.0 %; friday says 68.0 % and is right 70.0 %: "
+        "confidence minus accuracy is +5.0 (+4.0 to +6.0), −2.0 (−3.0 to −1.0) points."
+    )
+    assert found.sentence == expected.replace(" %", f"{THIN}%")
+    four = two + run("sunday", 0.7, 0.09) + run("tuesday", 0.7, 0.001)
+    found = verdict(EvaluationView(Evaluation(tuple(four), about=About(runs=("a", "b")))))
+    assert found.sentence == (
+        "Of 4 models side by side, tuesday has the smallest gap between confidence and accuracy, "
+        "+0.1 (−0.9 to +1.1) points, and sunday the widest, +9.0 (+8.0 to +10.0)."
+    )
+
+
 def test_a_report_on_trust_says_which_predictors_win():
     found = Evaluation((Measurement("accuracy", 0.9, 100),), about=About(verdict="No predictor beats max-softmax."))
     assert verdict(EvaluationView(found)).sentence == "No predictor beats max-softmax."
@@ -209,7 +313,7 @@ def test_classes_of_calibrated_data_are_rarely_called_overconfident():
         right = rng.binomial(200, confidence) / 200
         gaps = {str(k): Measurement("confidence_gap", g, 200) for k, g in enumerate(confidence - right)}
         accuracy = {str(k): Measurement("accuracy", rate, 200) for k, rate in enumerate(right)}
-        claims += class_title(gaps, accuracy) != "No class is clearly over- or underconfident"
+        claims += class_title(gaps, accuracy) != "No single class is clearly over- or underconfident"
     assert 0 < claims <= 0.05 * draws + 3 * (0.05 * 0.95 * draws) ** 0.5
 
 
@@ -218,6 +322,6 @@ def test_class_titles_count_tests_not_signs():
         rows = {str(k): Measurement("confidence_gap", g, 200) for k, g in enumerate(gaps)}
         return class_title(rows, {name: Measurement("accuracy", rate, 200) for name in rows}, when)
 
-    assert title(0.01, 0.01, 0.01) == "No class is clearly over- or underconfident"
+    assert title(0.01, 0.01, 0.01) == "No single class is clearly over- or underconfident"
     assert title(0.1, 0.1, 0.1, when="Before calibration, ") == "Before calibration, every class is overconfident"
     assert title(0.1, -0.1, 0.0) == "1 of 3 classes is overconfident, 1 of 3 classes is underconfident"

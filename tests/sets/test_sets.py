@@ -1,6 +1,8 @@
 """Prediction sets against the authors' formulas written out, the exact quantile, and the promise in simulation."""
 
+import json
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -10,7 +12,7 @@ import torch
 import confide
 from confide import Predictions, sets
 from confide.checks import InputError, OptionError
-from confide.sets.base import _whole, sample_draws
+from confide.sets.base import SetGroup, _whole, fewest_samples, quantile_rank, sample_draws
 
 OPTIONS = {"raps": {"penalty": 0.05, "k_reg": 2}, "saps": {"weight": 0.1}}
 
@@ -78,6 +80,17 @@ def test_sets_are_those_of_the_formulas(word, ties):
             expected = naive_sets(val, test, *scores, 0.8, by)
             fitted = sets.fit(word, val, 0.8, by=by, **options, **own)
             assert np.array_equal(fitted(test).numpy(), expected), (by, randomized)
+
+
+@pytest.mark.parametrize("size", [1, 5, 12, 30, 64])
+def test_the_k_likeliest_are_those_of_a_sorted_row_however_many_they_are(size):
+    """Few are looked for above shares of the average probability first, many in the whole row."""
+    test = Predictions(torch.cat([drawn(40, 64, 7, sharp=s).logits for s in (0.1, 0.6, 1.5, 9.0)]))
+    fitted = replace(sets.fit("top_k", drawn(20, 64, 8)), groups=(SetGroup("all", 20, float(size)),))
+    order = np.argsort(-test.probabilities().numpy(), axis=1, kind="stable")
+    expected = np.zeros((160, 64), dtype=bool)
+    np.put_along_axis(expected, order[:, :size], True, axis=1)
+    assert np.array_equal(fitted(test).numpy(), expected)
 
 
 def test_one_sample_by_hand():
@@ -343,3 +356,39 @@ def test_an_order_of_classes_has_the_lower_of_equals_first(dtype):
     places = np.argsort(-probs[1:], axis=1, kind="stable")
     np.testing.assert_array_equal(order.classes, places)
     np.testing.assert_array_equal(order.probs, np.take_along_axis(probs[1:], places, axis=1))
+
+
+@pytest.mark.parametrize(
+    ("changes", "fits"),
+    [
+        ({}, True),
+        ({"class_groups": [0, 1, 2, 2]}, True),
+        ({"class_groups": [0, 1, 2]}, False),
+        ({"class_groups": [0, 1, 2, 3]}, False),
+        ({"class_groups": [0, 1, 2, -1]}, False),
+        ({"by": None, "class_groups": None}, False),
+        ({"groups": []}, False),
+        ({"num_classes": 1, "class_groups": [0]}, False),
+    ],
+    ids=str,
+)
+def test_a_file_whose_groups_do_not_fit_its_classes_is_refused(changes, fits, tmp_path):
+    labels = torch.arange(90) % 4
+    val = Predictions(torch.randn(90, 4, generator=torch.Generator().manual_seed(0)), labels, split="val")
+    sets.fit("lac", val, 0.8, by="class").save(tmp_path / "sets.json")
+    record = json.loads((tmp_path / "sets.json").read_text())
+    where = record if "groups" in record else next(v for v in record.values() if isinstance(v, dict) and "groups" in v)
+    where |= {"groups": where["groups"][:3], "class_groups": [0, 1, 2, 0]} | changes
+    (tmp_path / "sets.json").write_text(json.dumps(record))
+    if fits:
+        assert sets.load(tmp_path / "sets.json")(val).any(dim=1).all()
+    else:
+        with pytest.raises(InputError):
+            sets.load(tmp_path / "sets.json")
+
+
+def test_a_promise_next_to_one_is_answered_at_once():
+    assert "at least 999,999,999" in sets.fit("lac", drawn(20, 3, 0), 1 - 1e-9).notes[0]
+    for coverage in (1e-9, 0.1, 0.5, 0.55, 0.9, 0.95, 2 / 3, 0.999):
+        found = next(n for n in range(1, 2000) if quantile_rank(n, coverage) <= n)
+        assert fewest_samples(coverage) == found

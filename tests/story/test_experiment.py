@@ -196,3 +196,62 @@ def test_difficulty_and_config_are_made_once_and_calibrators_read_once(data, tmp
     rows = confide.Features.load(outcome.folder / "features" / "test.npz")
     scores = confide.Scores.load(outcome.folder / "scores" / "test.parquet")
     np.testing.assert_array_equal(fitted.score(rows).values, scores.values)
+
+
+@pytest.fixture(scope="module")
+def three_seeds(data, tmp_path_factory):
+    config = {**SMALL, "data": data, "losses": ["cross_entropy", "focal"], "trust": ["mcp"], "seeds": [0, 1, 2]}
+    return confide.run(config, tmp_path_factory.mktemp("seeds"))
+
+
+def test_seeds_of_a_config_become_one_row_with_their_mean_and_spread(three_seeds):
+    evaluation = three_seeds.evaluation
+    assert {m.model for m in evaluation.measurements} == {"cross_entropy", "focal"}
+    files = [three_seeds.folder / "predictions" / f"cross_entropy-seed={seed}-test.parquet" for seed in range(3)]
+    values = [float(confide.Predictions.load(file).facts.correct.double().mean()) for file in files]
+    accuracy = evaluation.find("accuracy", model="cross_entropy", stage="raw", group=None)
+    assert float(accuracy) == pytest.approx(np.mean(values))
+    assert accuracy.sd == pytest.approx(np.std(values, ddof=1))
+    assert accuracy.low <= min(values)
+    assert evaluation.about.seeds == {"cross_entropy": 3, "focal": 3}
+    assert {str(c.a) for c in evaluation.comparisons} == {"cross_entropy/raw", "cross_entropy/temperature", "focal/raw"}
+
+
+def test_the_report_of_several_seeds_draws_bands_and_names_the_deviation(three_seeds):
+    page = three_seeds.report.read_text(encoding="utf-8")
+    assert "means over 3 seeds" in page
+    for words in ("; band: all seeds", "; bands: all seeds", "; around the lines: all seeds"):
+        assert words in page
+    log = next(c for c in three_seeds.evaluation.curves if c.kind == "training")
+    assert all(
+        low <= value <= high
+        for low, value, high in zip(
+            *(log.columns[name] for name in ("val_nll_seed_low", "val_nll", "val_nll_seed_high")), strict=True
+        )
+    )
+    assert "Thresholds are of one network each" in page
+
+
+def test_a_run_of_several_seeds_goes_on_where_it_was_and_opens_in_the_explorer(three_seeds, data):
+    config = {**SMALL, "data": data, "losses": ["cross_entropy", "focal"], "trust": ["mcp"], "seeds": [0, 1, 2]}
+    assert confide.run(config, three_seeds.folder).computed == ()
+    layout = open_layout(three_seeds.folder)
+    assert list(layout.predictions) == [
+        f"{loss}-seed={seed}" for loss in ("cross_entropy", "focal") for seed in range(3)
+    ]
+    assert not any("network" in missing.what for missing in layout.missing if hasattr(missing, "what"))
+
+
+@pytest.mark.parametrize("seeds", [3, [1], [1, 1], ["a", 2]])
+def test_seeds_that_are_no_list_of_different_numbers_are_refused_in_one_line(seeds):
+    with pytest.raises(InputError, match="seeds"):
+        confide.run({**SMALL, "seeds": seeds}, "never")
+
+
+def test_run_takes_seeds_on_the_command_line(data, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    options = ["--set", f"data={data}", "--set", "training.model=mlp", "--set", "training.epochs=1"]
+    options += ["--set", "features=pixels", "--set", "losses=[cross_entropy]", "--set", "metrics=[accuracy]"]
+    assert main(["run", "demo", "--seeds", "0", "1", *options, "--out", "two", "--json"]) == 0
+    measured = json.loads(capsys.readouterr().out)["measurements"]
+    assert measured[0]["sd"] is not None

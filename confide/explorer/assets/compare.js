@@ -66,7 +66,7 @@ function scatter({ about, openRow, first, second, found, colours }) {
   const title = "How sure, where they disagree";
   if (!found.disagree) return el("div", {}, el("h2", {}, title), el("div", { class: "empty" }, el("h2", {}, "They agree on every sample"), el("p", {}, "Choose another model or other filters.")));
   const x = (p) => 36 + 250 * p, y = (p) => 258 - 250 * p, back = (v) => Math.max(0, Math.min(1, v)), dense = found.density.length > 0;
-  const chart = svg("svg", { viewBox: "0 0 300 300", role: "img", class: "brush2", "aria-label": `Confidence of ${first} against that of ${second} on ${whole(found.disagree)} samples where they disagree; ${whole(found.cells.rw)} right by the first only, ${whole(found.cells.wr)} by the second only` });
+  const chart = svg("svg", { viewBox: "0 -12 300 312", role: "img", class: "brush2", "aria-label": `Confidence of ${first} against that of ${second} on ${whole(found.disagree)} samples where they disagree; ${whole(found.cells.rw)} right by the first only, ${whole(found.cells.wr)} by the second only` });
   for (const p of [0, 0.5, 1]) chart.append(svg("path", { class: "g", d: `M36 ${y(p)}H286` }), svg("path", { class: "g", d: `M${x(p)} 258V8` }), svg("text", { x: 30, y: y(p) + 4, class: "e" }, String(100 * p)), svg("text", { x: x(p), y: 274, class: "m" }, String(100 * p)));
   chart.append(svg("path", { class: "ref", d: "M36 258L286 8" }));
   const fills = ["fg", `f${colours[0]}`, `f${colours[1]}`];
@@ -80,7 +80,7 @@ function scatter({ about, openRow, first, second, found, colours }) {
   const frame = svg("rect", { class: "frame", hidden: true });
   if (area) { frame.removeAttribute("hidden"); for (const [key, value] of Object.entries({ x: x(area[0]), y: y(area[3]), width: x(area[1]) - x(area[0]), height: y(area[2]) - y(area[3]) })) frame.setAttribute(key, value); }
   const short = (name) => (name.length > 26 ? name.slice(0, 25) + "…" : name);
-  chart.append(frame, svg("text", { x: 42, y: 20, class: "l" }, `${short(second)}, %`), svg("text", { x: 286, y: 292, class: "e l" }, `${short(first)}, %`));
+  chart.append(frame, svg("text", { x: 36, y: -3, class: "l" }, `${short(second)}, %`), svg("text", { x: 286, y: 292, class: "e l" }, `${short(first)}, %`));
   const at = (e) => { const p = new DOMPoint(e.clientX, e.clientY).matrixTransform(chart.getScreenCTM().inverse()); return [p.x, p.y]; };
   let start = null;
   chart.addEventListener("pointerdown", (e) => { start = at(e); chart.setPointerCapture(e.pointerId); });

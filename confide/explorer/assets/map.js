@@ -143,7 +143,7 @@ function words() {
   $("map-words").textContent = text;
   canvas.setAttribute("aria-label", `Map of the samples by ${view.method} of their features, coloured by ${COLOURS[how]}: ${whole(view.n)} in sight. Filters at the left choose the same samples in words.`);
   const swatch = (name, title) => el("span", {}, el("i", { class: `sw ${name}` }), title, " ");
-  const keys = { gap: [swatch("sd1", "underconfident"), swatch("sd3", "calibrated"), swatch("sd5", "overconfident: confidence minus accuracy, mean of a cell")], difficulty: view.low === null ? ["No difficulty is known here."] : [swatch("ss1", number(view.low)), swatch("ss5", `${number(view.high)}: difficulty, mean of a cell`)], class: [...view.classes.map((c, k) => swatch(["", "s2", "s3", "s4", "s5"][k], c[1] ?? "none")), swatch("sg", "others")], tag: [swatch("", "tagged"), swatch("ss1", "not tagged")] };
+  const keys = { gap: [swatch("sd1", "below 0"), swatch("sd3", "0"), swatch("sd5", "above 0: confidence minus accuracy, mean of a cell; of few samples it is chance")], difficulty: view.low === null ? ["No difficulty is known here."] : [swatch("ss1", number(view.low)), swatch("ss5", `${number(view.high)}: difficulty, mean of a cell`)], class: [...view.classes.map((c, k) => swatch(["", "s2", "s3", "s4", "s5"][k], c[1] ?? "none")), swatch("sg", "others")], tag: [swatch("", "tagged"), swatch("ss1", "not tagged")] };
   $("map-key").replaceChildren(...keys[how]);
 }
 

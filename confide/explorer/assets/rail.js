@@ -6,6 +6,7 @@ import * as state from "./state.js";
 const BINS = 36, WIDTH = 232, FLOOR = 46, ROOM = 40;
 const LISTS = { verdict: "Looks", label: "Label", prediction: "Predicted", split: "Split" };
 const LOOKS = { "wrong label": "mislabelled" };
+const plain = (value) => value.toFixed(12).replace(/\.?0+$/, ""); // a slider's number has no exponent
 const opened = new Set();
 const nodes = new Map();
 let dragged = null; // the part whose brush is held: an answer that comes meanwhile must not replace it
@@ -99,8 +100,8 @@ function brush(column, counts) {
     left.setAttribute("transform", `translate(${x(from)} 0)`); right.setAttribute("transform", `translate(${x(to)} 0)`);
     chart.classList.toggle("on", active);
     for (const [node, k] of [[left, from], [right, to]]) {
-      node.setAttribute("aria-valuemin", low); node.setAttribute("aria-valuemax", high);
-      node.setAttribute("aria-valuenow", low + Math.max(0, Math.min(BINS, k)) * step);
+      node.setAttribute("aria-valuemin", plain(low)); node.setAttribute("aria-valuemax", plain(high));
+      node.setAttribute("aria-valuenow", plain(low + Math.max(0, Math.min(BINS, k)) * step));
       node.setAttribute("aria-valuetext", shown(key, low + Math.max(0, Math.min(BINS, k)) * step));
     }
     words.textContent = active ? rangeWords(key, text(), column) : "any";

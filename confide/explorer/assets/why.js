@@ -7,6 +7,7 @@ import * as state from "./state.js";
 
 const TITLES = { reliability: "Reliability", confusion: "Confused classes", map: "Map", slices: "Slices" };
 const FEWEST = 15; // a bin with fewer samples is no dot
+const STEPS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5]; // between lines of a scale
 let about, columns = {}, asked = 0, complain = () => {}, drawn = "";
 
 export const points = (share, sign = true) => `${sign && share > 0 ? "+" : share < 0 ? MINUS : ""}${Math.abs(100 * share).toFixed(1)}`;
@@ -58,7 +59,7 @@ const figure = (title, sub, ...nodes) => el("figure", {}, el("h3", {}, title), e
 
 function gapChart(r) {
   const gap = r.confidence - r.accuracy, reach = Math.max(0.01, 1.15 * Math.max(Math.abs(r.low), Math.abs(r.high), Math.abs(gap), r.chance));
-  const x = (v) => 150 + (130 * v) / reach, step = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5].find((s) => reach / s <= 3) || 0.5;
+  const x = (v) => 150 + (130 * v) / reach, step = STEPS.find((s) => reach / s <= 3) || 0.5;
   const colour = r.verdict === "over" ? "w" : r.verdict === "under" ? "1" : "g";
   const chart = svg("svg", { viewBox: "0 0 300 96", role: "img", "aria-label": `Confidence minus accuracy: ${points(gap)} points, 95 % interval ${between(r.low, r.high)}; chance alone within ${points(r.chance, false)}` });
   if (r.verdict !== "chosen") chart.append(svg("path", { class: "fb", d: `M${x(-r.chance)} 18H${x(r.chance)}V66H${x(-r.chance)}z` }));
@@ -71,7 +72,7 @@ function gapChart(r) {
 function reliabilityChart(r) {
   const x = (p) => 34 + 254 * p, y = (p) => 262 - 250 * p, bins = r.bins.filter((b) => b.n >= FEWEST), most = Math.max(...r.bins.map((b) => b.n));
   const out = bins.filter((b) => b.accuracy < b.band_low || b.accuracy > b.band_high).length, judged = r.verdict !== "chosen";
-  const chart = svg("svg", { viewBox: "0 0 300 300", role: "group", "aria-label": `Accuracy against confidence in ${bins.length} bins${judged ? `; ${out} lie outside the band of a calibrated model` : ""}` });
+  const chart = svg("svg", { viewBox: "0 -12 300 312", role: "group", "aria-label": `Accuracy against confidence in ${bins.length} bins${judged ? `; ${out} lie outside the band of a calibrated model` : ""}` });
   for (const p of [0, 0.5, 1]) chart.append(svg("path", { class: "g", d: `M34 ${y(p)}H288` }), svg("text", { x: 28, y: y(p) + 4, class: "e" }, String(100 * p)), svg("text", { x: x(p), y: 278, class: "m" }, String(100 * p)));
   if (judged && bins.length) chart.append(svg("path", { class: "fb", d: `M${bins.map((b) => `${x(b.confidence)} ${y(b.band_high)}`).join("L")}L${[...bins].reverse().map((b) => `${x(b.confidence)} ${y(b.band_low)}`).join("L")}z` }));
   chart.append(svg("path", { class: "ref", d: `M${x(0)} ${y(0)}L${x(1)} ${y(1)}` }));
@@ -82,7 +83,7 @@ function reliabilityChart(r) {
     const words = `Says ${percent(b.confidence, 1)}, is right ${percent(b.accuracy, 1)}, n = ${whole(b.n)}`, colour = !judged || (b.accuracy >= b.band_low && b.accuracy <= b.band_high) ? "1" : b.accuracy < b.band_low ? "w" : "1";
     chart.append(mark(x(b.confidence), y(b.accuracy), `f${colour}`, `${words}: show these samples`, () => state.set({ confidence: `${tidy(b.low)}..${tidy(b.high)}` })));
   }
-  chart.append(svg("text", { x: 40, y: 10, class: "l" }, "Accuracy, %"), svg("text", { x: 288, y: 294, class: "e l" }, "Confidence, %"));
+  chart.append(svg("text", { x: 34, y: -3, class: "l" }, "Accuracy, %"), svg("text", { x: 288, y: 294, class: "e l" }, "Confidence, %"));
   const few = bins.length < r.bins.length ? ` Bins of fewer than ${FEWEST} samples have no dot.` : "";
   const band = judged ? "Grey: where a calibrated model would be, 95 %. " : "";
   return figure("Does it keep what it says?", `${band}Bars: how many (square roots). Press a dot to see its samples.${few}`, chart,
@@ -99,12 +100,12 @@ function mark(x, y, name, words, press) {
 }
 
 function riskChart(r) {
-  const top = Math.max(0.01, 1.1 * Math.max(...r.risk.map((p) => p[1]))), x = (p) => 34 + 254 * p, y = (v) => 262 - (250 * v) / top;
-  const chart = svg("svg", { viewBox: "0 0 300 300", role: "img", "aria-label": `Error rate against the share accepted, the most confident first; ${percent(1 - r.accuracy, 1)} when all are accepted` });
-  for (const v of [0, top / 2, top]) chart.append(svg("path", { class: "g", d: `M34 ${y(v)}H288` }), svg("text", { x: 28, y: y(v) + 4, class: "e" }, (100 * v).toFixed(top < 0.02 ? 1 : 0)));
+  const most = Math.max(0.001, ...r.risk.map((p) => p[1])), step = STEPS.find((s) => most / s <= 4) || 0.5, top = step * Math.ceil(most / step - 1e-9), x = (p) => 34 + 254 * p, y = (v) => 262 - (250 * v) / top;
+  const chart = svg("svg", { viewBox: "0 -12 300 312", role: "img", "aria-label": `Error rate against the share accepted, the most confident first; ${percent(1 - r.accuracy, 1)} when all are accepted` });
+  for (let v = 0; v <= top + 1e-9; v += step) chart.append(svg("path", { class: "g", d: `M34 ${y(v)}H288` }), svg("text", { x: 28, y: y(v) + 4, class: "e" }, (100 * v).toFixed(step < 0.01 ? 1 : 0)));
   for (const p of [0, 0.5, 1]) chart.append(svg("text", { x: x(p), y: 278, class: "m" }, String(100 * p)));
   chart.append(svg("path", { class: "ref", d: `M34 ${y(1 - r.accuracy)}H288` }), svg("path", { class: "ax", d: "M34 262H288" }), svg("path", { class: "ln k1", d: `M${r.risk.map((p) => `${x(p[0]).toFixed(1)} ${y(p[1]).toFixed(1)}`).join("L")}` }));
-  chart.append(svg("text", { x: 40, y: 10, class: "l" }, "Error rate, %"), svg("text", { x: 288, y: 294, class: "e l" }, "Share accepted, %"));
+  chart.append(svg("text", { x: 34, y: -3, class: "l" }, "Error rate, %"), svg("text", { x: 288, y: 294, class: "e l" }, "Share accepted, %"));
   return figure("Are its errors where it is unsure?", "The most confident are accepted first; dashed: all of them.", chart,
     dataTable("Risk and coverage", ["Accepted", "Error rate", "Confidence at least"], () => r.risk.filter((_, k) => k % 5 === 4 || k === r.risk.length - 1).map((p) => [percent(p[0]), percent(p[1], 2), percent(p[2], 1)])));
 }

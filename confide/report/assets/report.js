@@ -63,7 +63,7 @@
       return;
     }
     var strong = page.createElement("b");
-    strong.textContent = "At most " + percent(best.risk, Math.abs(best.risk * 100 - Math.round(best.risk * 100)) < 1e-6 ? 0 : 1) + " wrong";
+    strong.textContent = "At most " + best.words + " wrong";
     box.append(strong, " was promised, with " + percent(best.confidence, 0) + " confidence, for new " + curve.unit +
       " of the same kind accepted at the ready-made threshold " + best.threshold.toFixed(3) + ".");
   }

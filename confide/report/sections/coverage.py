@@ -23,7 +23,7 @@ from confide.report.draw import (
 )
 from confide.report.view import EvaluationView
 from confide.report.words import code, count, fixed, percent, share_words, shorten, shown
-from confide.results import OWN_CONFIDENCE, Curve, ModelPoint
+from confide.results import OWN_CONFIDENCE, SEED_BAND, Curve, ModelPoint
 from confide.types import JsonObject
 
 # Thresholds with a guaranteed risk, chosen on validation, and what was seen of them on the test split.
@@ -80,7 +80,7 @@ def promises(view: EvaluationView) -> tuple[ThresholdRow, ...]:
 
 def risk_text(risk: float) -> str:
     """A promised error rate with the decimals it needs."""
-    return percent(risk, 0 if abs(100 * risk - round(100 * risk)) < 1e-6 else 1)
+    return percent(risk, next((digits for digits in range(6) if abs(risk - round(risk, digits + 2)) < 1e-9), 6))
 
 
 def chosen_on(view: EvaluationView) -> str:
@@ -104,6 +104,8 @@ class ReadPromise:
     risk: float | None
     threshold: float | None
     confidence: float
+    words: str
+    """The promised error rate, as the table of thresholds has it."""
 
 
 @dataclass(frozen=True)
@@ -232,7 +234,10 @@ def _data(view: EvaluationView, curve: Curve, steps: list[Step], top: float) -> 
         n=n,
         errors=total * n,
         top=top / 100,
-        promises=tuple(ReadPromise(point.promised, point.threshold, point.confidence) for point in points),
+        promises=tuple(
+            ReadPromise(point.promised, point.threshold, point.confidence, risk_text(point.promised or 0.0))
+            for point in points
+        ),
         unit=view.unit,
     )
 
@@ -266,6 +271,7 @@ def _figure(view: EvaluationView, curves: list[Curve], top: list[float], start: 
     if halving:
         title = f"Setting aside {share_words(halving.value, view.unit)} halves the error rate"
     band = "; band: 95 % interval of the model in focus" if "risk_low" in focus.columns else ""
+    band += "; bands: all seeds" if any(_seed_band(curve) for curve in curves) else ""
     step = max(1, len(focus.columns["coverage"]) // 25)
     columns = (focus.columns[name][::step] for name in ("coverage", "risk", "threshold"))
     rows = [(percent(c, 1), percent(r, 1), fixed(t, 3)) for c, r, t in zip(*columns, strict=True)]
@@ -283,13 +289,15 @@ def _figure(view: EvaluationView, curves: list[Curve], top: list[float], start: 
 
 
 def _draw(view: EvaluationView, curves: list[Curve], top: list[float], start: Step, width: int) -> Canvas:
-    height = 290 if width == PHONE else 330
+    # The key stands above the plot: a poor ranking's curve, and the band of any, may reach every place in it.
+    ceiling = 22 + 17 * (len(curves) + 1)
+    height = ceiling + (276 if width == PHONE else 316)
     canvas = Canvas(width, height)
-    x, y = Scale(0, 1, 34, width - 10), Scale(0, top[-1], height - 40, 14)
+    x, y = Scale(0, 1, 34, width - 10), Scale(0, top[-1], height - 40, ceiling)
     canvas.grid_y(y, top, 34, width - 10)
     for value in (0, 0.25, 0.5, 0.75, 1) if width == PHONE else [k / 10 for k in range(11)]:
         canvas.text(x(value), height - 22, percent_tick(value), "e" if value == 1 else "m")
-    canvas.text(36, 8, "Wrong among accepted, %", "l")
+    canvas.text(36, ceiling - 6, "Wrong among accepted, %", "l")
     canvas.text(width - 10, height - 4, "Accepted share (coverage)", "l e")
     focus = curves[0].columns
     if "risk_low" in focus and "risk_high" in focus:
@@ -299,6 +307,9 @@ def _draw(view: EvaluationView, curves: list[Curve], top: list[float], start: St
             [(x(focus["coverage"][k]), y.clip(100 * focus["risk_low"][k])) for k in rows],
             "fb",
         )
+    for curve in curves:
+        if sides := [[(x(c), y.clip(100 * r)) for c, r in side] for side in _seed_band(curve)]:
+            canvas.area(sides[0], sides[1], f"f{view.colour(curve.model)} bx")
     all_wrong = 100 * focus["risk"][-1]
     canvas.line(34, y(all_wrong), width - 10, y(all_wrong), "ref")
     for curve in reversed(curves):
@@ -308,33 +319,47 @@ def _draw(view: EvaluationView, curves: list[Curve], top: list[float], start: St
             f"k{view.colour(curve.model)}",
             2.6 if curve is curves[0] else 1.6,
         )
-    for c, r, t in list(zip(*(focus[name] for name in ("coverage", "risk", "threshold")), strict=True))[::12]:
-        told = f"{percent(c, 1)} accepted, confidence {fixed(t, 3)} and above: {percent(r, 1)} wrong"
-        canvas.value(x(c), y.clip(100 * r), told)
-    canvas.text(44, y(all_wrong) - 5, f"accept everything: {percent(focus['risk'][-1], 1)}")
-    _key(canvas, view, curves, 44, y(all_wrong) + 18)
-    _perfect(canvas, focus["risk"][-1], x, y, y(all_wrong) + 18 + 17 * len(curves))
+    for curve in curves:
+        columns, step = curve.columns, max(1, len(curve.columns["risk"]) // 25)
+        whose = f"{curve.model}, " if len(curves) > 1 else ""
+        for c, r, t in list(zip(columns["coverage"], columns["risk"], columns["threshold"], strict=True))[::step]:
+            told = f"{whose}{percent(c, 1)} accepted, confidence {fixed(t, 3)} and above: {percent(r, 1)} wrong"
+            canvas.value(x(c), y.clip(100 * r), told)
+    _key(canvas, view, curves, 36, 6)
+    _perfect(canvas, focus["risk"][-1], x, y)
+    canvas.line(36, 6 + 17 * len(curves), 56, 6 + 17 * len(curves), "ref")
+    dashed = f"accept everything: {percent(focus['risk'][-1], 1)}; perfect ranking"
+    canvas.text(63, 10 + 17 * len(curves), dashed, "l")
     canvas.line(34, y(0), width - 10, y(0), "ax")
     px, py = number_text(x(start.coverage)), number_text(y.clip(100 * start.risk))
     canvas.raw(
-        f'<g class="op" data-x0="34" data-x1="{width - 10}" data-y0="{height - 40}" data-y1="14">'
-        f'<line class="k1" y1="14" y2="{height - 40}" x1="0" x2="0" transform="translate({px} 0)"/>'
+        f'<g class="op" data-x0="34" data-x1="{width - 10}" data-y0="{height - 40}" data-y1="{ceiling}">'
+        f'<line class="k1" y1="{ceiling}" y2="{height - 40}" x1="0" x2="0" transform="translate({px} 0)"/>'
         f'<circle r="8" class="f1" cx="{px}" cy="{py}"/><circle r="3" class="ho" cx="{px}" cy="{py}"/></g>'
     )
     return canvas
 
 
-def _perfect(canvas: Canvas, errors: float, x: Scale, y: Scale, key: float) -> None:
+def _seed_band(curve: Curve) -> list[list[tuple[float, float]]]:
+    """The highest and the lowest risk of the seeds by coverage; empty where there is one seed."""
+    names = ["risk" + ending for ending in reversed(SEED_BAND)]
+    if not all(name in curve.columns for name in names):
+        return []
+    return [
+        [(c, r) for c, r in zip(curve.columns["coverage"], curve.columns[name], strict=True) if c >= 0.02]
+        for name in names
+    ]
+
+
+def _perfect(canvas: Canvas, errors: float, x: Scale, y: Scale) -> None:
     """The curve of a ranking that puts every error last, for reference."""
     shares = [1 - errors + errors * k / 40 for k in range(41)]
     points = [(x(0), y(0)), *((x(c), y(100 * (c - 1 + errors) / c)) for c in shares if c > 0)]
     canvas.path("M" + "L".join(f"{number_text(a)} {number_text(b)}" for a, b in points), "ref")
-    canvas.line(44, key, 64, key, "ref")
-    canvas.text(71, key + 4, "perfect ranking", "l")
 
 
 def _key(canvas: Canvas, view: EvaluationView, curves: list[Curve], left: float, y: float) -> None:
-    """Curves run close together, so a key inside the plot names them, the model in focus in bold."""
+    """Curves run close together, so a key names them, the model in focus in bold."""
     for place, curve in enumerate(curves):
         canvas.line(left, y + 17 * place, left + 20, y + 17 * place, f"k{view.colour(curve.model)}", 2.2)
         area = view.find("aurc", curve.model, curve.stage)

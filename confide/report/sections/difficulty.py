@@ -63,11 +63,8 @@ def _histogram(view: EvaluationView, curve: Curve, bands: list[tuple[float, floa
     canvas.ticks_x(x, marks, 212)
     canvas.text(10, 228, "← easier", "l")
     canvas.text(PHONE - 10, 228, "harder →", "l e")
-    canvas.text(10, 12, f"{view.unit.capitalize()}, up to {count(max(counts))} a bar", "l")
-    if len(bands) > 1:
-        place = min(max(x(bands[-1][0]) + 24, 200), PHONE - 80)
-        canvas.text(place, 120, f"hardest {_part(len(bands))}", "l")
-        canvas.text(place, 135, f"above {difficulty_text(bands[-1][0])}")
+    hardest = f"; hardest {_part(len(bands))} above {difficulty_text(bands[-1][0])}" if len(bands) > 1 else ""
+    canvas.text(10, 12, f"{view.unit.capitalize()}, up to {count(max(counts))} a bar{hardest}", "l")
     return canvas
 
 
@@ -138,23 +135,26 @@ def _bars(view: EvaluationView, curves: list[Curve]) -> Canvas:
     length = len(curves[0].columns["error"])
     tops = [v for c in curves for k in range(length) for v in (c.columns["error"][k], _ends(c, k)[1])]
     marks = ticks(0, 100 * max((v for v in tops if math.isfinite(v)), default=0.01), 5)
-    canvas = Canvas(PHONE, 230)
-    x, y = Scale(0, length, 34, PHONE - 6), Scale(0, marks[-1], 190, 18)
+    # Names stand above the plot: where the easiest are wrong too, bars reach its top.
+    top = 18 + (17 * len(curves) + 6 if len(curves) > 1 else 0)
+    floor = top + 172
+    canvas = Canvas(PHONE, floor + 40)
+    x, y = Scale(0, length, 34, PHONE - 6), Scale(0, marks[-1], floor, top)
     canvas.grid_y(y, marks, 34, PHONE - 6)
     for place, curve in enumerate(curves):
         _model_bars(canvas, curve, x, y, (place, len(curves)), view.colour(curve.model))
         if len(curves) > 1:
-            canvas.bars([(42, 28 + 17 * place, 10, 10)], f"f{view.colour(curve.model)}")
-            canvas.text(58, 37 + 17 * place, shorten(curve.model, 150), "l")
+            canvas.bars([(34, 17 * place, 10, 10)], f"f{view.colour(curve.model)}")
+            canvas.text(50, 9 + 17 * place, shorten(curve.model, PHONE - 56), "l")
     if length <= 6:
         for k, name in enumerate(_group_names(length)):
-            canvas.text(x(k + 0.5), 207, name, "m")
+            canvas.text(x(k + 0.5), floor + 17, name, "m")
     else:
-        canvas.text(x(0.1), 207, "easiest")
-        canvas.text(x(length - 0.1), 207, "hardest", "e")
-    canvas.line(34, 190, PHONE - 6, 190, "ax")
-    canvas.text(34, 8, "Wrong, %", "l")
-    canvas.text(PHONE - 6, 226, f"{_part(length).capitalize()} of the {view.unit} by difficulty", "l e")
+        canvas.text(x(0.1), floor + 17, "easiest")
+        canvas.text(x(length - 0.1), floor + 17, "hardest", "e")
+    canvas.line(34, floor, PHONE - 6, floor, "ax")
+    canvas.text(34, top - 10, "Wrong, %", "l")
+    canvas.text(PHONE - 6, floor + 36, f"{_part(length).capitalize()} of the {view.unit} by difficulty", "l e")
     return canvas
 
 

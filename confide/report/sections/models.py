@@ -95,7 +95,8 @@ def _cell(measured: Measurement | None, info: MetricInfo, best: bool) -> TableCe
     if measured is None:
         return TableCell("–")
     chance = f"chance ≤ {shown(info, measured.chance_high)}" if measured.chance_high is not None else ""
-    return TableCell(shown(info, measured.value), interval(info, measured), chance, best)
+    spread = "" if measured.sd is None else f" ± {shown(info, measured.sd)}"
+    return TableCell(shown(info, measured.value) + spread, interval(info, measured), chance, best)
 
 
 def _tables(view: EvaluationView, columns: list[MetricInfo]) -> list[tuple[str, FigureTable]]:
@@ -103,12 +104,12 @@ def _tables(view: EvaluationView, columns: list[MetricInfo]) -> list[tuple[str, 
     tests = [_test(view.info(c.metric), c) for c in view.evaluation.comparisons]
     main = {info.word for info in columns}
     whole = [m for m in view.measurements if m.group is None and not (m.metric in main and m.plain)]
-    groups = _groups(view)
+    number, groups = _groups(view)
     header = ("Metric", "a", "b", "b minus a", "95\u202f% interval", "p", "p, Holm-corrected", "Better")
     tables = [
         (f"Paired tests ({len(tests)})", table(header, tests)),
         (f"Further metrics ({len(whole)})", _measured(view, whole)),
-        (f"By group ({len(groups.rows)}), widest gap first", groups),
+        (f"By group ({count(number)}), widest gap first", groups),
     ]
     return [(title, t) for title, t in tables if t.rows]
 
@@ -120,18 +121,24 @@ def _test(info: MetricInfo, c: Comparison) -> tuple[str, ...]:
     return info.title, str(c.a), str(c.b), *difference, p_value(c.p_value), p_value(c.p_holm), better
 
 
+def _texts(info: MetricInfo, m: Measurement | None) -> tuple[str, str]:
+    """A value with its unit, and its interval with what chance would show of an error."""
+    value, ends = value_texts(info, m)
+    if m is None or m.chance_high is None:
+        return value, ends
+    return value, "; ".join(filter(None, [ends, f"chance ≤ {shown(info, m.chance_high)}"]))
+
+
 def _measured(view: EvaluationView, rows: list[Measurement]) -> FigureTable:
     texts = []
     for m in (m for m in rows if math.isfinite(m.value)):
         info = view.info(m.metric)
-        texts.append(
-            (m.model, view.stage_phrase(m.stage), info.title, m.score or "", *value_texts(info, m), count(m.n))
-        )
+        texts.append((m.model, view.stage_phrase(m.stage), info.title, m.score or "", *_texts(info, m), count(m.n)))
     return table(("Model", "Stage", "Metric", "Score", "Value", "95\u202f% interval", "n"), texts)
 
 
-def _groups(view: EvaluationView) -> FigureTable:
-    """A row for each group of a model at a stage, with every metric that has an own column for groups."""
+def _groups(view: EvaluationView) -> tuple[int, FigureTable]:
+    """How many groups there are, and a row for each of a model at a stage, with every metric measured by group."""
     by_group: dict[tuple[str, str, str, str | None], dict[str, Measurement]] = {}
     for m in view.measurements:
         if m.group is not None and not m.group.startswith("slice=") and math.isfinite(m.value):
@@ -143,14 +150,14 @@ def _groups(view: EvaluationView) -> FigureTable:
     for key in order:
         model, stage, group, score = key
         measured = by_group[key]
-        texts = [text for info in infos for text in value_texts(info, measured.get(info.word))]
+        texts = [text for info in infos for text in _texts(info, measured.get(info.word))]
         size = next(iter(measured.values())).n
         rows.append((group, model, view.stage_phrase(stage), score or "", count(size), *texts))
     header = ["Group", "Model", "Stage", "Score", "n"]
     header += [text for info in infos for text in (info.title, "95\u202f% interval")]
     filled = [any(row[k] for row in rows) for k in range(len(header))]
     chosen = [[text for text, has in zip(row, filled, strict=True) if has] for row in (header, *rows)]
-    return replace(table(chosen[0], chosen[1:]), sortable=True)
+    return len(rows), replace(table(chosen[0], chosen[1:]), sortable=True)
 
 
 def _dot_plot(view: EvaluationView, info: MetricInfo) -> Figure:

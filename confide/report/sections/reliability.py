@@ -14,7 +14,7 @@ from scipy.special import bdtr, bdtrc
 from confide.report.draw import PHONE, THIRD, Canvas, Empty, Figure, FigureTable, Scale, percent_tick, table, ticks
 from confide.report.view import EvaluationView
 from confide.report.words import CHANCE, P_CALIBRATED, between, code, count, p_value, percent, points, shorten, shown
-from confide.results import LEVEL, Curve, Measurement
+from confide.results import LEVEL, SEED_BAND, Curve, Measurement
 
 # The gap by class.
 
@@ -56,7 +56,9 @@ def _class_figure(before: Gaps, after: Gaps, accuracy: Gaps, grouping: ClassGrou
     names = sorted(first, key=lambda name: -abs(first[name].value))
     shown = sorted(names[:MOST_CLASSES], key=lambda name: -first[name].value)
     more = f"; the {MOST_CLASSES} farthest of {len(names)}, the rest in the table" if len(names) > MOST_CLASSES else ""
-    how = "hollow before, filled after; 95 % intervals" if before and after else "95 % intervals"
+    notes = ["hollow before, filled after"] * bool(before and after)
+    notes += ["95 % intervals"] * any(m.has_interval for gaps in (before, after) for m in gaps.values())
+    how = "".join(f"; {note}" for note in notes)
     far = names[0]
     alt = f"Dot plot. {grouping.subtitle}; farthest is {far} with {points(first[far].value, sign=True)} points."
     title = "Confidence minus recall by class"
@@ -65,7 +67,7 @@ def _class_figure(before: Gaps, after: Gaps, accuracy: Gaps, grouping: ClassGrou
     return Figure(
         "by-class",
         title,
-        f"{grouping.subtitle}, points; {how}{more}",
+        f"{grouping.subtitle}, points{how}{more}",
         _class_canvas(before, after, shown, grouping.calibration).render(alt),
         table(
             ("Class", "As trained, points", "95 % interval", "After, points", "95 % interval"),
@@ -86,7 +88,7 @@ def class_title(gaps: Gaps, accuracy: Gaps, when: str = "") -> str:
         sides += [side for side, tail in tails.items() if tail < LEVEL / (2 * len(gaps))]
     counted = [(sides.count(side), side) for side in ("over", "under")]
     parts = [f"{_classes(number, len(gaps))} {side}confident" for number, side in counted if number]
-    sentence = when + (", ".join(parts) if parts else "no class is clearly over- or underconfident")
+    sentence = when + (", ".join(parts) if parts else "no single class is clearly over- or underconfident")
     return sentence[0].upper() + sentence[1:]
 
 
@@ -121,9 +123,7 @@ def _class_canvas(before: Gaps, after: Gaps, shown: list[str], calibration: bool
     canvas.ticks_x(scale, marks, floor + 20, sign=True, grid=18)
     canvas.line(scale(0), 18, scale(0), floor, "ax")
     if calibration:
-        if marks[0] < 0:
-            canvas.text(scale(0) - 6, 11, "underconfident", "f1 e")
-        canvas.text(scale(0) + 6, 11, "overconfident", "fw")
+        name_gap_sides(canvas, scale)
     for place, name in enumerate(shown):
         y = 30 + 24 * place
         canvas.text(left, y + 4, shorten(name, 130), "l e")
@@ -138,6 +138,14 @@ def _class_canvas(before: Gaps, after: Gaps, shown: list[str], calibration: bool
                 chosen = {**whose, "prediction" if calibration else "label": name}
                 canvas.value(scale(100 * m.value), line, f"{name}{when}: {gap_text(m)}", chosen)
     return canvas
+
+
+def name_gap_sides(canvas: Canvas, gaps: Scale) -> None:
+    """What lies left and right of no gap, above the plot, where the side is drawn and has room for its name."""
+    if gaps.low < 0 and gaps(0) > 96:
+        canvas.text(gaps(0) - 6, 11, "underconfident", "f1 e")
+    if gaps.high > 0 and canvas.width - gaps(0) > 90:
+        canvas.text(gaps(0) + 6, 11, "overconfident", "fw")
 
 
 # The diagram, and its small form for other models.
@@ -326,6 +334,7 @@ def smooth_figures(view: EvaluationView) -> tuple[Figure, ...]:
     last = lines[-1][1]
     width = points(last.columns["width"][0])
     band = "; band: 95 % of calibrated models, at each confidence" if "band_low" in last.columns else ""
+    band += "; around the lines: all seeds" if "accuracy" + SEED_BAND[0] in last.columns else ""
     whole = Figure(
         "smooth",
         "The same without bins",
@@ -347,11 +356,13 @@ def smooth_figures(view: EvaluationView) -> tuple[Figure, ...]:
     return whole, upper
 
 
-def _rows_of(curve: Curve, start: float) -> list[tuple[float, float, float, float]]:
+def _rows_of(
+    curve: Curve, start: float, band: Sequence[str] = ("band_low", "band_high")
+) -> list[tuple[float, float, float, float]]:
     """(confidence, accuracy, ends of the band) from a confidence on; a place without samples is NaN."""
     confidence, accuracy = curve.columns["confidence"], curve.columns["accuracy"]
     unknown = (math.nan,) * len(confidence)
-    ends = (curve.columns.get(name, unknown) for name in ("band_low", "band_high"))
+    ends = (curve.columns.get(name, unknown) for name in band)
     rows: list[tuple[float, float, float, float]] = []
     for row in zip(confidence, accuracy, *ends, strict=True):
         if row[0] >= start - 1e-9:
@@ -396,6 +407,12 @@ def smooth_diagram(view: EvaluationView, lines: list[SmoothLine], start: float) 
         canvas.text(x(value), floor + 18, percent_tick(value), "m" if value < 1 else "e")
     for part in _unbroken(drawn[-1][1]):
         canvas.area([(x(c), y(high)) for c, _, _, high in part], [(x(c), y(b)) for c, _, b, _ in part], "fb")
+    for place, (_, curve) in enumerate(lines):
+        own = "g" if place == 0 and len(drawn) > 1 else view.colour(view.focus)
+        for part in _unbroken(_rows_of(curve, start, ["accuracy" + ending for ending in SEED_BAND])):
+            canvas.area(
+                [(x(c), y(high)) for c, _, _, high in part], [(x(c), y(b)) for c, _, b, _ in part], f"f{own} bx"
+            )
     canvas.line(x(max(start, low)), y(max(start, low)), x(1), y(1), "ref")
     for place, (stage, rows) in enumerate(drawn):
         own = "g" if place == 0 and len(drawn) > 1 else view.colour(view.focus)
@@ -503,9 +520,9 @@ def _figure(view: EvaluationView, curve: Curve, kind: str, number: int) -> Figur
     size = f"calibration error {points(_error_of(bins))} points"
     alt = f"Reliability diagram {stage}: accuracy against confidence in {number} bins of equal {kind}; {size}."
     order = ("Before: " if curve.stage == view.before else "After: ") if view.after else ""
-    # The verdict's own test, so that titles and verdict never disagree.
-    tested = view.calibration_error(curve.stage)
-    title = order + finding(bins, tested.p_value if tested else None)
+    # The verdict's own test, so that titles and verdict never disagree; where there is none, that of these bins.
+    tested = view.calibration_error(curve.stage) or _error_in(view, ERRORS[kind], number, curve)
+    title = order + finding(bins, tested.p_value)
     return Figure(
         f"{kind}-{number}-{'before' if curve.stage == view.before else 'after'}",
         title[0].upper() + title[1:],
@@ -525,26 +542,34 @@ def _facts(view: EvaluationView, kind: str, number: int, curves: Sequence[Curve]
     """(label, value, its meaning) beside the diagrams of these bins: their error, its chance level and its test."""
     info = view.info(ERRORS[kind])
     bins = f"{number} bins of equal {kind}"
-    # The error is measured, with its test, in the usual number of bins; in others it is read off the bins drawn.
-    measured = [m for c in curves if (m := view.find(info.word, stage=c.stage))] if number == USUAL else []
-    values = [m.value for m in measured] or [_error_of(bins_of(c)) for c in curves]
-    facts = [(f"ECE, {bins}", f"{' → '.join(shown(info, v) for v in values)} {info.unit}", info.meaning)]
+    errors = [_error_in(view, info.word, number, c) for c in curves]
+    facts = [(f"ECE, {bins}", f"{' → '.join(shown(info, m.value) for m in errors)} {info.unit}", info.meaning)]
     chances = [
         f"{points(m.chance)}{f', up to {points(m.chance_high)}' if m.chance_high is not None else ''}"
-        for m in measured
+        for m in errors
         if m.chance is not None
     ]
     if chances:
         facts.append(("The same by chance", f"{' → '.join(dict.fromkeys(chances))} pts", CHANCE))
-    tests = [p_value(m.p_value) for m in measured if m.p_value is not None]
+    tests = [p_value(m.p_value) for m in errors if m.p_value is not None]
     if tests:
         facts.append((f"p, calibrated, {bins}", " → ".join(tests), P_CALIBRATED))
-    if not measured and number != USUAL:
-        facts.append(("Chance level and test", f"in {USUAL} bins", "They were measured in the usual number of bins."))
+    else:
+        facts.append(("Chance level and test", "not measured", "The evaluation holds no intervals and no tests."))
     note = view.stage_note(view.focus, view.final)
     if note and view.after:
         facts.append((f"Fitted {view.stage_phrase(view.final)}", note, ""))
     return facts
+
+
+def _error_in(view: EvaluationView, word: str, number: int, curve: Curve) -> Measurement:
+    """The calibration error in the bins of a curve: the measured one in the usual number of bins, else the curve's."""
+    if number == USUAL and (measured := view.find(word, curve.model, curve.stage)):
+        return measured
+    bins = bins_of(curve)
+    chance, chance_high, p = (curve.columns.get(name, (None,))[0] for name in ("chance", "chance_high", "p_value"))
+    n = int(sum(b.count for b in bins))
+    return Measurement(word, _error_of(bins), n, chance=chance, chance_high=chance_high, p_value=p)
 
 
 def _error_of(bins: list[Bin]) -> float:
@@ -563,13 +588,15 @@ def _other(view: EvaluationView, model: str, kind: str) -> Figure | None:
         return None
     errors = [m for s in (view.before, view.after) if s and (m := view.find("ece", model, s))]
     change = " → ".join(points(m.value) for m in errors)
+    limits = [points(m.chance_high) for m in errors if m.chance_high is not None]
+    chance = f"; by chance up to {' → '.join(dict.fromkeys(limits))}" if limits else ""
     rows = [(view.stage_phrase(stage), *row) for stage, bins in lines for row in bins_table(bins).rows]
     alt = f"Reliability of {model}: accuracy against confidence before and after calibration"
-    alt = f"{alt}; ECE {change} points." if change else f"{alt}."
+    alt = f"{alt}; ECE {change} points{chance}." if change else f"{alt}."
     return Figure(
         f"model-{model}",
         code(model),
-        f"ECE, equal width: {change} points" if change else "Accuracy against confidence, %",
+        f"ECE, equal width: {change} points{chance}" if change else "Accuracy against confidence, %",
         small_diagram(lines, view.colour(model), PHONE).render(alt),
         table(("Stage", "Bin", "Confidence", "Accuracy", "Band of a calibrated model", "Count"), rows),
         wide=small_diagram(lines, view.colour(model), THIRD).render(alt),

@@ -64,8 +64,8 @@ def ood_histogram(view: EvaluationView) -> Figure | None:
 def _ood_histogram_canvas(curve: Curve, above: str, below: str) -> Canvas:
     low, high = curve.columns["low"], curve.columns["high"]
     shares = {k: [v / (sum(curve.columns[k]) or 1) for v in curve.columns[k]] for k in ("known", "unknown")}
-    canvas = Canvas(PHONE, 238)
-    x, middle = Scale(low[0], high[-1], 10, PHONE - 10), 112.0
+    canvas = Canvas(PHONE, 250)
+    x, middle = Scale(low[0], high[-1], 10, PHONE - 10), 106.0
     unit = 88 / (max(*shares["known"], *shares["unknown"]) or 1)
     spans = [(x(a) + 0.5, max(x(b) - x(a) - 1, 1)) for a, b in zip(low, high, strict=True)]
     up, down = (list(zip(spans, shares[k], strict=True)) for k in ("known", "unknown"))
@@ -76,11 +76,11 @@ def _ood_histogram_canvas(curve: Curve, above: str, below: str) -> Canvas:
             words = f"{name.rsplit(',', 1)[0]}, {fixed(a, 2)} to {fixed(b, 2)}: {count(number)}"
             canvas.value(left + width / 2, middle + way * share * unit, words)
     canvas.line(10, middle, PHONE - 10, middle, "ax")
-    canvas.text(10, 24, above, "b")
-    canvas.text(10, 204, below, "b")
-    canvas.ticks_x(x, [m for m in ticks(low[0], high[-1], 5) if low[0] <= m <= high[-1]], 220)
+    canvas.text(10, 12, above, "b")  # above the highest bar, and below the lowest
+    canvas.text(10, 210, below, "b")
+    canvas.ticks_x(x, [m for m in ticks(low[0], high[-1], 5) if low[0] <= m <= high[-1]], 228)
     score = score_name(curve.score or "confidence")
-    canvas.text(PHONE - 10, 236, score.capitalize() if score == "confidence" else score, "l e")
+    canvas.text(PHONE - 10, 246, score.capitalize() if score == "confidence" else score, "l e")
     return canvas
 
 
@@ -349,7 +349,17 @@ def _box_subtitle(view: EvaluationView, kind: BoxPlot, series: list[BoxSeries]) 
         return f"ECE of the chances of being right by {whose}, fitted on clean data, over the corruptions; {boxes}"
     stage = series[0].curve.stage
     which = view.when(stage) + ("" if stage == "raw" else " on clean data")
-    return f"{'Gap' if kind.curve == GAP.curve else 'ECE'} over the corruptions, {which}; {boxes}"
+    if kind.curve == GAP.curve:
+        return f"Gap over the corruptions, {which}; {boxes}"
+    limits = [m.chance_high for m in view.measurements if (m.metric, m.stage) == ("ece", stage) and _of_shift(m)]
+    known = [limit for limit in limits if limit is not None]
+    chance = f", by chance up to {points(max(known))} points" if known else ""
+    return f"ECE over the corruptions, {which}{chance}; {boxes}"
+
+
+def _of_shift(m: Measurement) -> bool:
+    """Whether it was measured on shifted samples, or on all as they were."""
+    return m.group is None or m.group.startswith("shift=")
 
 
 def _step_text(kind: BoxPlot, value: float) -> str:

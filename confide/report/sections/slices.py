@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from confide.report.draw import PHONE, Canvas, Figure, Scale, table, ticks
-from confide.report.sections.reliability import gap_text
+from confide.report.sections.reliability import gap_text, name_gap_sides
 from confide.report.view import EvaluationView
 from confide.report.words import between, count, p_value, points, shorten
 from confide.results import Measurement
@@ -60,10 +60,7 @@ def _canvas(gaps: dict[str, Measurement], width: int) -> Canvas:
     scale = Scale(marks[0], marks[-1], 14, width - 14)
     canvas.ticks_x(scale, marks, floor + 20, sign=True, grid=18)
     canvas.line(scale(0), 18, scale(0), floor, "ax")
-    if marks[0] < 0:
-        canvas.text(scale(0) - 6, 11, "underconfident", "f1 e")
-    if marks[-1] > 0:
-        canvas.text(scale(0) + 6, 11, "overconfident", "fw")
+    name_gap_sides(canvas, scale)
     for place, (name, m) in enumerate(gaps.items()):
         y = 46 + 36 * place
         canvas.text(22, y - 12, shorten(name, width - 36), "l")

@@ -10,14 +10,22 @@ from markupsafe import Markup
 from confide.report.draw import PHONE, THIRD, Canvas, Empty, Figure, Scale, table, ticks
 from confide.report.view import EvaluationView
 from confide.report.words import code, fixed, unit_word
-from confide.results import Curve, MetricInfo
+from confide.results import SEED_BAND, Curve, MetricInfo
 
 SPLITS = {"train": "Training", "val": "Validation"}
 ORDER = ("train_loss", "loss", "val_loss", "val_nll", "val_ece", "ece", "val_accuracy", "accuracy", "train_accuracy")
 NOT_SHOWN = ("epoch", "seconds", "time", "learning_rate")
 MOST_PANELS = 6
 
-Lines = list[tuple[str, list[tuple[float, float]]]]
+
+@dataclass(frozen=True)
+class LoggedLine:
+    """One quantity of one model: (epoch, value), and the lowest and highest of its seeds where there are several."""
+
+    model: str
+    points: list[tuple[float, float]]
+    lowest: list[tuple[float, float]]
+    highest: list[tuple[float, float]]
 
 
 @dataclass(frozen=True)
@@ -42,7 +50,8 @@ def training_section(view: EvaluationView) -> TrainingSection:
     if not (curves or gammas):
         why = view.why_missing("training") or "The predictions came from outside, so there is no training log."
         return TrainingSection(empty=Empty("No training log", why, "confide train DATA --loss focal --out runs/mine"))
-    names = dict.fromkeys(name for c in curves for name in c.columns if name not in NOT_SHOWN)
+    logged = (name for c in curves for name in c.columns if not name.endswith(SEED_BAND))
+    names = dict.fromkeys(name for name in logged if name not in NOT_SHOWN)
     order = sorted(names, key=lambda n: ORDER.index(n) if n in ORDER else len(ORDER))
     panels = tuple(f for name in order if (f := _panel(view, curves, name)))[:MOST_PANELS]
     models = tuple((m, view.colour(m)) for m in dict.fromkeys(c.model for c in curves))
@@ -64,19 +73,20 @@ def _panel(view: EvaluationView, curves: list[Curve], name: str) -> Figure | Non
     info = logged_info(view, name)
     lines = []
     for c in (c for c in curves if name in c.columns):
-        logged = zip(c.columns["epoch"], c.columns[name], strict=True)
-        if points := [(epoch, info.scale * value) for epoch, value in logged if math.isfinite(value)]:
-            lines.append((c.model, points))
+        points, *band = (_logged(c, column, info) for column in (name, *(name + ending for ending in SEED_BAND)))
+        if points:
+            lines.append(LoggedLine(c.model, points, *band))
     if not lines:
         return None
-    values = [v for _, points in lines for _, v in points]
+    values = [v for line in lines for part in (line.points, line.lowest, line.highest) for _, v in part]
     near_zero = min(values) >= 0 and min(values) < 0.5 * max(values)
     marks = ticks(0 if near_zero else min(values), max(values), 4)
     digits, title, unit = info.digits, info.title, unit_word(info)
-    rows = [(model, f"{e:g}", fixed(v, digits)) for model, points in lines for e, v in points]
-    model, points = lines[0]
-    alt = f"{title} by epoch: {model} goes from {fixed(points[0][1], digits)} to {fixed(points[-1][1], digits)}."
+    rows = [(line.model, f"{e:g}", fixed(v, digits)) for line in lines for e, v in line.points]
+    first, last = (fixed(lines[0].points[k][1], digits) for k in (0, -1))
+    alt = f"{title} by epoch: {lines[0].model} goes from {first} to {last}."
     start = "" if marks[0] == 0 else f"; axis starts at {marks[0]:g}"
+    start += "; band: all seeds" if any(line.lowest for line in lines) else ""
     return Figure(
         name,
         title,
@@ -88,12 +98,24 @@ def _panel(view: EvaluationView, curves: list[Curve], name: str) -> Figure | Non
     )
 
 
-def _lines(view: EvaluationView, lines: Lines, marks: list[float], digits: int, width: int) -> Canvas:
-    epochs = [e for _, points in lines for e, _ in points]
+def _logged(curve: Curve, name: str, info: MetricInfo) -> list[tuple[float, float]]:
+    """(epoch, value in its unit) where it is a number; nothing where the log has no such column."""
+    logged = zip(
+        curve.columns["epoch"], curve.columns.get(name, (math.nan,) * len(curve.columns["epoch"])), strict=True
+    )
+    return [(epoch, info.scale * value) for epoch, value in logged if math.isfinite(value)]
+
+
+def _lines(view: EvaluationView, lines: list[LoggedLine], marks: list[float], digits: int, width: int) -> Canvas:
+    epochs = [e for line in lines for e, _ in line.points]
     canvas = Canvas(width, 210)
     x, y = Scale(min(epochs), max(epochs), 34, width - 8), Scale(marks[0], marks[-1], 172, 12)
     canvas.grid_y(y, marks, 34, width - 8)
-    for model, points in lines:
+    for line in lines:
+        upper, lower = ([(x(e), y(v)) for e, v in part] for part in (line.highest, line.lowest))
+        canvas.area(upper, lower, f"f{view.colour(line.model)} bx")
+    for line in lines:
+        model, points = line.model, line.points
         canvas.polyline([(x(e), y(v)) for e, v in points], f"k{view.colour(model)}", 1.8)
         for epoch, value in points[:: max(1, len(points) // 40)]:
             canvas.value(x(epoch), y(value), f"{model}, epoch {epoch:g}: {fixed(value, digits)}")
@@ -165,10 +187,9 @@ def _gamma_canvas(curve: Curve, bins: list[str], named: set[str], width: int) ->
             canvas.value(left, top, f"{_bin_name(bins.index(name), len(bins))}, epoch {epoch:g}: γ = {fixed(value, 2)}")
     _name_bins(canvas, curve, bins, named, y, width)
     _epochs(canvas, x, 272)
-    canvas.text(30, 8, "γ of each confidence bin", "l")
+    inverse = "; grey: inverse focal, pushes confidence up" if marks[0] < 0 else ""
+    canvas.text(30, 8, f"γ of each confidence bin{inverse}", "l")
     canvas.text(width - 74, 288, "Epoch", "l e")
-    if marks[0] < 0:
-        canvas.text(36, 250, "inverse focal: pushes confidence up", "l")
     return canvas
 
 

@@ -76,7 +76,7 @@ def _two_histograms(view: EvaluationView, curve: Curve) -> Canvas:
         tops[name] = marks if marks[1] * unit >= 14 else [0.0, marks[-1]]
     canvas = Canvas(PHONE, 0)
     x = Scale(0, 1, 34, PHONE - 12)
-    floor = 18.0
+    floor = 34.0
     for name, colour in (("right", "fg"), ("wrong", "fw")):
         marks = tops[name]
         floor += marks[-1] * unit + (0 if name == "right" else 46)
@@ -93,7 +93,7 @@ def _two_histograms(view: EvaluationView, curve: Curve) -> Canvas:
             canvas.value(x(0.5 * (a + b)), scale(v), words, chosen)
         canvas.line(34, floor, PHONE - 12, floor, "ax")
         words = f"{name.capitalize()}, {count(sum(curve.columns[name]))} {view.unit}"
-        canvas.text(36, scale(marks[-1]) + (16 if name == "right" else -8), words, "b")
+        canvas.text(36, scale(marks[-1]) - 8, words, "b")
     for value in (0, 0.25, 0.5, 0.75, 1):
         canvas.text(x(value), floor + 18, percent_tick(value), "m" if value < 1 else "e")
     canvas.text(34, 8, "% of each group, one scale", "l")
@@ -164,8 +164,8 @@ def _divided_canvas(
     low, high = curve.columns["low"], curve.columns["high"]
     totals = sum(right) or 1, sum(wrong) or 1
     most = max(*(v / totals[0] for v in right), *(v / totals[1] for v in wrong)) or 1
-    canvas = Canvas(PHONE, 196)
-    x, middle, unit = Scale(low[0], high[-1], 4, PHONE - 4), 96.0, 78 / most
+    canvas = Canvas(PHONE, 222)
+    x, middle, unit = Scale(low[0], high[-1], 4, PHONE - 4), 110.0, 78 / most
     for a, b, r, w in zip(low, high, right, wrong, strict=True):
         pale = " pale" if 0.5 * (a + b) < cut else ""
         width = max(x(b) - x(a) - 1, 0.8)
@@ -178,13 +178,15 @@ def _divided_canvas(
             canvas.value(x(0.5 * (a + b)), y, f"{name}, {fixed(a, 3)} to {fixed(b, 3)}: {count(number)}")
     canvas.line(4, middle, PHONE - 4, middle, "ax")
     place = x.clip(cut)
-    canvas.line(place, 14, place, 178, "ax")
-    canvas.text(max(place - 6, 60), 10, sides[0], "l e")
-    canvas.text(min(place + 6, PHONE - 66), 10, sides[1], "l")
-    canvas.text(4, 40, "right", "l")
-    canvas.text(PHONE - 4, 160, "wrong", "fw e")
-    canvas.text(4, 192, ends[0])
-    canvas.text(PHONE - 4, 192, ends[1], "e")
+    canvas.line(place, 32, place, 188, "ax")
+    # Near an end the two names stand beside each other where there is room, still on their own sides.
+    place = min(max(place, 6.5 * len(sides[0]) + 6), PHONE - 6.5 * len(sides[1]) - 6)
+    canvas.text(place - 6, 10, sides[0], "l e")
+    canvas.text(place + 6, 10, sides[1], "l")
+    canvas.text(4, 26, "right", "l")  # above the highest bar, and below the lowest
+    canvas.text(PHONE - 4, 202, "wrong", "fw e")
+    canvas.text(4, 218, ends[0])
+    canvas.text(PHONE - 4, 218, ends[1], "e")
     return canvas
 
 
@@ -252,9 +254,9 @@ def sweep_figure(view: EvaluationView) -> Figure | None:
 
 
 def _sweep_canvas(alphas: tuple[float, ...], tpr: tuple[float, ...], tnr: tuple[float, ...]) -> Canvas:
-    canvas = Canvas(PHONE, 250)
+    canvas = Canvas(PHONE, 270)
     # Even steps: the alphas that matter lie close together near 1.
-    x, y = Scale(0, max(len(alphas) - 1, 1), 46, PHONE - 20), Scale(0, 100, 208, 22)
+    x, y = Scale(0, max(len(alphas) - 1, 1), 46, PHONE - 20), Scale(0, 100, 228, 42)
     canvas.grid_y(y, [0, 25, 50, 75, 100], 38, PHONE - 8)
     for values, colour in ((tpr, "1"), (tnr, "w")):
         points = [(x(k), y(100 * v)) for k, v in enumerate(values)]
@@ -262,15 +264,14 @@ def _sweep_canvas(alphas: tuple[float, ...], tpr: tuple[float, ...], tnr: tuple[
         for alpha, value, place in zip(alphas, values, points, strict=True):
             canvas.dot(*place, f"f{colour}", 3)
             canvas.value(*place, f"{'TPR' if values is tpr else 'TNR'} at {alpha:g}: {percent(value, 1)}")
-    # Below the line that falls at its start, below the one that rises at its middle: there is room.
-    middle = len(tnr) // 2
-    canvas.text(x(0) + 4, y(100 * tpr[0]) + 34, "TPR: right ones trusted", "f1")
-    canvas.text(min(x(middle) + 8, PHONE - 118), y(100 * tnr[middle]) + 18, "TNR: errors caught", "fw")
+    for left, words, colour in ((38, "TPR: right ones trusted", "1"), (196, "TNR: errors caught", "w")):
+        canvas.line(left, 22, left + 18, 22, f"k{colour}", 2.2)
+        canvas.text(left + 24, 26, words, "l")
     shown = range(0, len(alphas), max(1, math.ceil(len(alphas) / 8)))
     for k in shown:
-        canvas.text(x(k), 226, tick_text(alphas[k], sorted(alphas)), "m")
+        canvas.text(x(k), 246, tick_text(alphas[k], sorted(alphas)), "m")
     canvas.text(38, 10, "% of the right, % of the wrong predictions", "l")
-    canvas.text(PHONE - 8, 246, "alpha_neg", "l e")
+    canvas.text(PHONE - 8, 266, "alpha_neg", "l e")
     return canvas
 
 
@@ -286,6 +287,7 @@ class TrustSection:
     figures: tuple[Figure, ...] = ()
     cuts: tuple[tuple[Figure, OutcomeCounts], ...] = ()
     lines: tuple[tuple[Figure, OutcomeCounts], ...] = ()
+    lines_left_out: str = ""
     sweep: Figure | None = None
     no_predictors: Empty | None = None
     empty: Empty | None = None
@@ -312,8 +314,15 @@ def trust_section(view: EvaluationView) -> TrustSection:
     if compared is None:
         why = view.why_missing("trust") or "Only the model's own confidence was measured."
         missing = Empty("No trust predictors to compare", why, "confide trust val.parquet test.parquet")
+    lines, known = outcome_figures(view, stage), len(view.curves("trust_outcomes", model=view.focus))
+    left_out = f"{len(lines)} of {known} predictors are drawn; rates of all are under Further metrics."
     return TrustSection(
-        figures, tuple(cuts(view, scores, stage)), tuple(outcome_figures(view, stage)), sweep_figure(view), missing
+        figures,
+        tuple(cuts(view, scores, stage)),
+        tuple(lines),
+        left_out if len(lines) < known else "",
+        sweep_figure(view),
+        missing,
     )
 
 
@@ -325,7 +334,7 @@ def _scores(view: EvaluationView, stage: str) -> list[str]:
         for m in view.measurements
         if m.metric in ranking and m.model == view.focus and m.group is None and m.stage == stage
     ]
-    return list(dict.fromkeys(scores))[:MOST_SCORES]
+    return list(dict.fromkeys(scores))
 
 
 def _ranking(view: EvaluationView) -> set[str]:
@@ -352,6 +361,7 @@ def _compared(view: EvaluationView, scores: list[str], stage: str) -> Figure:
     lead = metrics[0]
     sign = -1 if lead.better == "higher" else 1
     values = {s: m.value for s in scores if (m := view.find(lead.word, stage=stage, score=s))}
+    measured = [m for s in scores for info in metrics if (m := view.find(info.word, stage=stage, score=s))]
     order = sorted(scores, key=lambda s: sign * values.get(s, math.nan))
     best, how_good = _best_score(view, order, stage)
     rows = [(score_name(s), *(text for info in metrics for text in _texts(view, info, stage, s))) for s in order]
@@ -360,18 +370,24 @@ def _compared(view: EvaluationView, scores: list[str], stage: str) -> Figure:
     if best:
         title = Markup("{} tells right from wrong {}").format(code(score_name(best)), how_good)
     top = order[0]
+    drawn = [s for s in order if s in OWN_CONFIDENCE or s == best or s in order[: MOST_SCORES - 2]][:MOST_SCORES]
+    left_out = f"{len(drawn)} of {len(order)} scores are drawn, the best of them and confidence; the table has all."
     alt = (
-        f"Dot plot of {len(order)} trust scores: {score_name(top)} has the best {lead.title}, {rows[0][1]} {lead.unit}."
+        f"Dot plot of {len(drawn)} trust scores: {score_name(top)} has the best {lead.title}, {rows[0][1]} {lead.unit}."
     )
     return Figure(
         "scores",
         title,
-        Markup("{}; on the predictions of {} {}; whiskers: 95 % intervals; axes do not start at 0").format(
-            Markup(", ").join(tip(info.title, info.meaning) for info in metrics), code(view.focus), view.when(stage)
+        Markup("{}; on the predictions of {} {}{}; axes do not start at 0").format(
+            Markup(", ").join(tip(info.title, info.meaning) for info in metrics),
+            code(view.focus),
+            view.when(stage),
+            "; whiskers: 95 % intervals" if any(m.has_interval for m in measured) else "",
         ),
-        _panels(view, order, metrics[:2], stage, PHONE, best).render(alt),
+        _panels(view, drawn, metrics[:2], stage, PHONE, best).render(alt),
         table(header, rows),
-        wide=_panels(view, order, metrics, stage, 560, best).render(alt),
+        wide=_panels(view, drawn, metrics, stage, 560, best).render(alt),
+        note=left_out if len(drawn) < len(order) else "",
     )
 
 
@@ -407,9 +423,11 @@ def _panels(
         scale = Scale(marks[0], marks[-1], start, start + each)
         title = info.title if width > PHONE else info.title.split(" ")[0]
         canvas.text(start, 10, f"{title}, {info.unit} {info.arrow}", "l")
+        room = max(len(tick_text(value, marks)) for value in marks) * 7 * len(marks) < each + gap
         for value in marks:
             canvas.line(scale(value), 20, scale(value), height, "g")
-            canvas.text(scale(value), height + 14, tick_text(value, marks), "m")
+            if room or value in (marks[0], marks[-1]):
+                canvas.text(scale(value), height + 14, tick_text(value, marks), "m")
         for row, score in enumerate(order):
             if score in measured:
                 m, y = measured[score], 20 + step * (row + 0.5)

@@ -1,0 +1,74 @@
+"""Curves of an evaluation: what the bands of a report hold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import confide
+from confide.evaluation import evaluate
+from confide.evaluation.curves import reliability, risk_coverage
+from confide.metrics.base import metric_samples
+from confide.metrics.view import Design, View
+
+
+def curve(evaluation, kind: str, size: int | None = None):
+    found = [c for c in evaluation.curves if c.kind == kind and c.score in (None, "msp")]
+    return next(c for c in found if size is None or len(c.columns["count"]) == size)
+
+
+def halved(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """400 calibrated pairs: the surer half is right 9 times of 10, the other half 6 times of 10."""
+    sure = np.repeat([0.9, 0.6], 200) + rng.uniform(0, 1e-3, 400)
+    return rng.random(400) < sure, sure
+
+
+DESIGNS = {
+    "plain": Design(),
+    "weights": Design(np.random.default_rng(3).choice([0.5, 1.0, 3.0], 400)),
+    "unit": Design(clusters=np.arange(400) // 2),
+}
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_the_band_of_risk_and_coverage_holds_the_true_risk_in_95_of_100_draws(design):
+    rng, held, draws = np.random.default_rng(0), 0, 250
+    for _ in range(draws):
+        right, sure = halved(rng)
+        if design == "unit":
+            right = right.reshape(-1, 2)[:, [0, 0]].reshape(-1)  # both of a unit are right, or both wrong
+        samples = metric_samples(confide.Predictions.from_pairs(right, sure), design=DESIGNS[design])
+        columns = risk_coverage(View(samples), "msp", "msp", True).columns
+        half = int(np.argmin(np.abs(np.array(columns["threshold"]) - 0.9)))
+        held += columns["risk_low"][half] <= 0.1 <= columns["risk_high"][half]
+    assert 0.91 * draws <= held <= 0.99 * draws
+
+
+def test_without_intervals_there_is_no_band():
+    columns = curve(
+        evaluate(confide.Predictions.from_pairs([1, 0, 1], [0.9, 0.8, 0.7]), ["accuracy"], False), "risk_coverage"
+    )
+    assert "risk_low" not in columns.columns
+
+
+@pytest.mark.parametrize("binning", ["width", "mass"])
+@pytest.mark.parametrize("bins", [10, 15, 20])
+def test_every_number_of_bins_has_its_own_chance_level_and_test(binning, bins):
+    rng = np.random.default_rng(1)
+    sure = rng.uniform(0.3, 1.0, 2000)
+    predictions = confide.Predictions.from_pairs(rng.random(2000) < sure - 0.05, sure)
+    columns = curve(evaluate(predictions, ["accuracy"]), f"reliability_{binning}", bins).columns
+    test = confide.metrics.calibration_test(predictions, "ece", bins=bins, binning=binning)
+    assert columns["chance"][0] == pytest.approx(test.mean, rel=0.05)
+    assert columns["chance_high"][0] == pytest.approx(test.high, rel=0.05)
+    assert columns["p_value"][0] == pytest.approx(test.p_value, abs=0.02)
+
+
+def test_the_test_in_bins_rejects_calibrated_samples_in_5_of_100_draws():
+    rng, rejected, draws = np.random.default_rng(2), 0, 300
+    for _ in range(draws):
+        sure = rng.beta(5, 1, 300)
+        predictions = confide.Predictions.from_pairs(rng.random(300) < sure, sure)
+        columns = reliability(View(metric_samples(predictions)), "width", 20, True, 0).columns
+        rejected += columns["p_value"][0] < 0.05
+    assert rejected <= 0.05 * draws + 3 * (0.05 * 0.95 * draws) ** 0.5

@@ -1,0 +1,16 @@
+"""All worked cases by family, a file of kept numbers each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tests.kept import edges, entries, parts
+
+FAMILIES: dict[str, Callable[[], Iterator[tuple[str, Callable[[], Any]]]]] = {
+    **entries.FAMILIES,
+    "edges_of_metrics": edges.metric_entries,
+    "edges_of_fits": edges.fitted_entries,
+    "beyond": edges.beyond_entries,
+    "records": parts.record_entries,
+}
