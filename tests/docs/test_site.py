@@ -68,7 +68,7 @@ def test_words_are_no_formula():
 def test_measured_numbers_are_the_rows_of_the_results():
     lines = (ROOT / "benchmarks/results/resplits/resplits.md").read_text(encoding="utf-8").splitlines()
     rows = [line for line in lines if line.startswith("| dac |")]
-    assert len(rows) == 2  # of 16 and of 50 epochs
+    assert len(rows) >= 2  # of 16 and of 50 epochs, and of other data
     page = SITE["method_page"]("calibrators", registry_of("calibrators").get("dac"))
     assert any(row in page for row in rows)
     assert "| logistic |" in SITE["method_page"]("calibrators", registry_of("calibrators").get("second_opinion"))
