@@ -140,8 +140,7 @@ def count_all(number: int, workers: int, seed: int, minutes: float, state: Path)
     edges = np.linspace(0, number, workers + 1).astype(int).tolist()
     names = [str(state.resolve() / f"sketch{k}.npz") for k in range(workers)]
     ranges = [
-        ImageRange(first, last, seed, minutes, name)
-        for first, last, name in zip(edges, edges[1:], names, strict=False)
+        ImageRange(first, last, seed, minutes, name) for first, last, name in zip(edges, edges[1:], names, strict=False)
     ]
     scale.map_items(count, ranges, engine="local", workers=workers, what="count images")
     spent = [own.spent() for own in ranges]
