@@ -112,17 +112,17 @@ OTHER_SPLITS = (
 
 def elsewhere() -> str:
     """One temperature -> with the opinion `logistic`, on other data."""
-    known: list[tuple[str, list[dict[str, float]], list[dict[str, float]]]] = []
+    known: dict[str, list[list[dict[str, float]]]] = {}
     for plan, epochs, title in OTHER_SPLITS:
         if rows := figures(epochs, plan=plan):
-            known.append((title, *([row["clean"][stage] for row in rows] for stage in ("temperature", "logistic"))))
+            known[title] = [[row["clean"][stage] for row in rows] for stage in ("temperature", "logistic")]
     for name, title in SMALL_STUDIES.items():
         if (path := RESULTS / name).exists():
             study = [{**row, "ece_mass": row["ece"]} for row in files.read_json(path)]
             stages = ("temperature alone", "logistic")
-            known.append((title, *([row for row in study if row["opinion"] == stage] for stage in stages)))
+            known[title] = [[row for row in study if row["opinion"] == stage] for stage in stages]
     lines = []
-    for title, *pair in known:
+    for title, pair in known.items():
         cells = []
         for word, digits in OPINION_COLUMNS.items():
             values = [float(np.mean([row[word] for row in rows])) for rows in pair]

@@ -621,7 +621,7 @@ def page(results: list[dict[str, Any]], losses: Mapping[str, np.ndarray]) -> str
         *("", "## The price", "", price_table()),
         "",
         "Measured by `python -m benchmarks.resplits price`: milliseconds an image, median ± half the distance between",
-        "the quartiles of repeats. The network: ResNet-18 with the mirror image. The opinion: EfficientNet-Lite0 at 224",
+        "quartiles of repeats. The network: ResNet-18 with the mirror image. The opinion: EfficientNet-Lite0 at 224",
         "pixels, enlarging from 32 pixels included.",
     ]
     lines += ["", "## The rule", "", rule_text(losses)]
