@@ -58,7 +58,19 @@ NO_SPLITS = frozenset(Path(name).stem for new, old in OLD_NAMES.items() for name
 
 
 def seed_name(model: str, seed: int) -> str:
-    """The name of one of several networks that differ in their seed."""
+    """The name of one of several networks that differ in their seed.
+
+    Args:
+        model: the name that they share.
+        seed: of this one.
+
+    Returns:
+        The name of its folder and files.
+
+    Example:
+        >>> confide.store.seed_name("focal", 1)
+        'focal-seed=1'
+    """
     return f"{model}-seed={seed}"
 
 

@@ -97,6 +97,10 @@ def paired_samples(predictions: Predictions, first: Predictions) -> MetricSample
     return MetricSamples(record, resampled=True, rows=base.rows, design=base.design)
 
 
+ROUNDING = 1e-12
+"""A smaller part of two values is what rounding leaves of equal ones, which no test may take for a difference."""
+
+
 @dataclass(frozen=True, eq=False)
 class Estimate:
     """A value, the same without what noise adds to it (None where it is no calibration error), how samples move it.
@@ -133,6 +137,8 @@ def paired_test(a: Estimate, b: Estimate, design: Design, resamples: int, seed: 
     difference = b.value - a.value
     if not math.isfinite(difference):
         return math.nan, math.nan, math.nan
+    if abs(difference) <= ROUNDING * max(abs(a.value), abs(b.value)):
+        difference = 0.0
     if a.influence is None or b.influence is None:
         assert a.draws is not None
         assert b.draws is not None

@@ -476,6 +476,8 @@ class Sketch:
                 or round(float(sums[:, 0].sum())) != self.rows
             ):
                 raise InputError(f"its cells must hold {self.rows} samples, got others; make the sketch again")
+        if not self.rows:
+            return
         together, place = self._coarse_places()
         counts = np.bincount(place, self.fine.sums[:, 0], len(together.keys))
         if len(counts) != len(together.keys) or (counts != together.sums[:, 0]).any():

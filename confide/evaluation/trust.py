@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from confide.checks import InputError
-from confide.difficulty.weights import Agreement, agreement
 from confide.evaluation.compare import compare, holm_corrected, mcnemar
 from confide.evaluation.evaluate import ModelStage, evaluate, measurements, metric_requests
 from confide.metrics import explain, table_words, tnr, tpr
@@ -21,6 +21,9 @@ from confide.predictions import Predictions
 from confide.records import Scores
 from confide.results import LEVEL, About, ComparedRow, Comparison, Curve, Evaluation, Measurement, Z
 from confide.types import Floats
+
+if TYPE_CHECKING:
+    from confide.difficulty.weights import Agreement
 
 DECIDING = ("auroc", "aurc")
 """A predictor is better than another when it is so by one of these and not worse by the other."""
@@ -281,5 +284,7 @@ def rank_agreement(values: Mapping[str, TrustValues]) -> tuple[Agreement, ...]:
         >>> pair.a, pair.b, round(pair.kendall, 3)
         ('mcp', 'oracle', 0.333)
     """
+    from confide.difficulty.weights import agreement  # loads SciPy's statistics, which an evaluation does without
+
     places = np.arange(max((len(each.values) for each in values.values()), default=0))
     return agreement([Scores(places, each.ranking, word) for word, each in values.items()])
