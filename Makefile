@@ -5,8 +5,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO ?= runs/demo
 DEMO_OPTIONS ?=
-# Threads that wait do not spin: two workers of pytest share the cores.
+# Threads that wait do not spin, and each of two workers of pytest has a core of its own.
 export OMP_WAIT_POLICY ?= PASSIVE
+test test-all: export OMP_NUM_THREADS ?= 1
 
 .PHONY: demo test test-all faults fuzz mutate test-gpu lint wheel docs readme evidence clean
 

@@ -1280,7 +1280,7 @@ def printed(*words: str) -> Any:
 
 def _without_times(value: Any) -> Any:
     if isinstance(value, dict):
-        return {k: _without_times(v) for k, v in value.items() if "second" not in k}
+        return {k: _without_times(v) for k, v in value.items() if k != "time" and "second" not in k}
     return [_without_times(v) for v in value] if isinstance(value, list) else value
 
 
