@@ -193,6 +193,7 @@ def test_what_goes_to_onnx_gives_the_same(word, monkeypatch):
     torch.testing.assert_close(module(before.logits), expected)
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.trace.*deprecated:FutureWarning")
 @pytest.mark.parametrize("word", OF_LOGITS)
 def test_torchscript_gives_the_same(word):
     before = drawn(200, 3, seed=15, dtype=torch.float32)

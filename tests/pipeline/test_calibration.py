@@ -135,7 +135,7 @@ def test_a_chosen_calibrator_tells_what_it_did() -> None:
 def test_samples_that_were_fitted_on_are_found_from_one_in_a_hundred(shared: int) -> None:
     fitted = Predictions(np.random.default_rng(0).normal(size=(100, 3)))
     own = np.random.default_rng(1).normal(size=(100, 3))
-    own[:shared] = fitted.logits[:shared]
+    own[:shared] = fitted.logits[:shared].numpy()
     lines = calibration._shared_samples(fitted, Predictions(own))
     assert len(lines) == (shared > 1)
     assert not lines or lines[0].startswith("2 of 100 applied samples have the very outputs of a fitted one")
