@@ -310,7 +310,7 @@ def _watched(options: dict[str, Any]) -> Any:
 def visible(page: str) -> list[str]:
     """The words of a page, and where its lines are drawn."""
     body = re.sub(r"(?s)<(script|style)\b.*?</\1>", " ", page)
-    body = re.sub(r"v?\d+\.\d+\.\d+\w*|[0-9a-f]{7,40}|\d{4}-\d\d-\d\d[T ]?[\d:+Z.]*", "", body)
+    body = re.sub(r"v?\d+\.\d+\.\d+\w*(\+\w+)?|[0-9a-f]{7,40}|\d{4}-\d\d-\d\d[T ]?[\d:+Z.]*", "", body)
     return [" ".join(part.split()) for part in re.split(r"<[^>]*>", body) if part.strip()]
 
 
@@ -1280,7 +1280,7 @@ def printed(*words: str) -> Any:
 
 def _without_times(value: Any) -> Any:
     if isinstance(value, dict):
-        return {k: _without_times(v) for k, v in value.items() if k != "time" and "second" not in k}
+        return {k: _without_times(v) for k, v in value.items() if k not in ("time", "versions") and "second" not in k}
     return [_without_times(v) for v in value] if isinstance(value, list) else value
 
 
