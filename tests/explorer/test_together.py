@@ -131,6 +131,23 @@ def test_tags_are_taken_back(look, client, run_folder):
     page.locator(".toast", has_text="nothing to take back").wait_for()
 
 
+def test_quick_undos_are_answered_in_their_order(look, client, run_folder):
+    page = look(client, "?split=test&sort=confidence")
+    first = open_first(page)
+    page.keyboard.press("k")
+    page.locator(".toast", has_text=f"{first}: keep.").wait_for()
+    held = []
+    page.route("**/undo*", lambda route: held.append(route))
+    page.keyboard.press("Control+z")
+    page.keyboard.press("Control+z")
+    while not held:
+        page.wait_for_timeout(20)
+    assert page.locator(".toast", has_text="nothing to take back").count() == 0  # the first is not answered yet
+    held[0].continue_()
+    page.locator(".toast", has_text="nothing to take back").wait_for()
+    wait_for_actions(page, run_folder, {})
+
+
 def test_a_suggested_class_is_taken_in_one_key(look, client, run_folder):
     page = look(client, "?split=test&sample=test%2Ftest-017")
     page.wait_for_selector("#drawer .accept")

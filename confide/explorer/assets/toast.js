@@ -5,7 +5,7 @@ import * as outbox from "./outbox.js";
 
 const SHOWN = 8000; // ms
 const done = []; // what can be taken back, the last one last
-let box = null, wait = 0, after = () => {};
+let box = null, wait = 0, after = () => {}, turn = Promise.resolve();
 
 export function prepare(undone) {
   after = undone;
@@ -34,7 +34,12 @@ export function changed(words, name) {
   say(words, el("button", { type: "button", class: "lnk", onclick: undo }, "Undo ", el("kbd", {}, "Ctrl Z")));
 }
 
-export async function undo() {
+export function undo() {
+  turn = turn.then(takeBack, takeBack); // one after another: the last word is about the last key
+  return turn;
+}
+
+async function takeBack() {
   // After all that is on its way: what is taken back is on disk.
   if (await outbox.all()) { say("Not taken back: changes before it are not saved yet."); return; }
   const step = done.pop();
