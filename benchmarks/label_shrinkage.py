@@ -58,7 +58,7 @@ def main() -> None:
         "",
         f"{LABELS} generated labels, each too sure by 2 exp(spread x normal); temperatures fitted on n samples. NLL "
         f"above that of the true probabilities on {HELD_OUT:,} other samples, in thousandths: mean of {args.sets} sets "
-        "± its standard error. The last column: how often no map of its own was given to any label. No real predictions.",
+        "± its standard error. The last column: how often all labels got the shared map. No real predictions.",
         "",
         "| spread | n | one shared map | a map for each label | drawn, strength by cross-validation | wholly shared |",
         "|---|---|---|---|---|---|",
