@@ -269,7 +269,7 @@ def table_words(table: str) -> tuple[str, ...]:
 
     Example:
         >>> confide.metrics.table_words("groups")
-        ('accuracy', 'confidence_gap', 'ece_mass')
+        ('accuracy', 'confidence_gap', 'ece_mass', 'f_beta', 'average_precision')
     """
     variants = [variant for method in METRICS for variant in method.spec.variants]
     if table == "all":
