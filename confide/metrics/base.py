@@ -376,6 +376,11 @@ def calibration_test(
     options = {**extra, **options}
     method.check_options(options)
     view = View(metric_samples(predictions))
+    if view.base.design.single:
+        raise InputError(
+            f"a calibration test counts what was drawn, but all {len(predictions):,} samples lie in one "
+            f"'{predictions.unit}'; give several"
+        )
     chance = intervals.chance_of(method, view, options, value_of(method, view, options), draws=resamples, seed=seed)
     if chance is None:
         raise InputError(f"the calibration test of '{metric}' needs all probabilities in memory")
