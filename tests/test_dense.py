@@ -119,6 +119,8 @@ def test_the_command_reads_images_and_boxes(tmp_path, monkeypatch, capsys):
     assert confide.Predictions.load("c.parquet").columns["box_class"].tolist() == ["cup"]
     assert main(["dense", "t.json", "--truth", "t.json", "--out", "c.parquet"]) == 1
     assert "layout of COCO" in capsys.readouterr().err
+    assert main(["dense", "d.json", "--out", "c.parquet"]) == 1
+    assert "boxes of d.json need the true ones; give --truth FILE" in capsys.readouterr().err
 
 
 def test_labels_and_classes_that_are_fractions_are_refused_and_not_cut_off():

@@ -217,8 +217,11 @@ def table_of(evaluation: Evaluation) -> str:
     rows = [[name_of(m), number(m.value), interval(m), number(m.chance), p_value(m.p_value)] for m in whole]
     # Without intervals nothing stands beside the values.
     shown = 5 if any(row[2] or row[3] != "-" for row in rows) else 2
-    header = ["metric", "value", "95 % interval", "by chance", "p calibrated"]
-    text = text_table(header[:shown], [row[:shown] for row in rows])
+    header = ["metric", "value", "95 % interval", "by chance", "p calibrated"][:shown]
+    rows = [row[:shown] for row in rows]
+    if any(m.note for m in whole):
+        header, rows = [*header, "note"], [[*row, m.note or ""] for row, m in zip(rows, whole, strict=True)]
+    text = text_table(header, rows)
     n, about = whole[0].n if whole else 0, evaluation.about
     rows_are, weighted = about.unit or "samples", ""
     if about.effective_samples is not None:
