@@ -159,8 +159,8 @@ def _thinning(counts: NDArray[np.bool_]) -> int:
     """
     beside = [counts[:, 1:][counts[:, :-1]], counts[1:][counts[:-1]]]
     neighbours = np.concatenate(beside) if counts.size > 1 else np.ones(1)
-    kept = max(neighbours.mean() if neighbours.size else 0.0, counts.mean(), 1 / counts.size)
-    return max(1, int(np.ceil(np.sqrt(0.9 / kept))))
+    share = max(neighbours.mean() if neighbours.size else 0.0, counts.mean(), 1 / counts.size)
+    return max(1, int(np.ceil(np.sqrt(0.9 / share))))
 
 
 def map_picture(
