@@ -18,7 +18,7 @@ from torch import Tensor
 from confide.block_sizes import CACHED, CACHED_FLOAT64, DEVICE_MEMORY, rows_in
 from confide.checks import InputError
 from confide.numerics.binning import width_bin_of, width_edges
-from confide.numerics.blocks import in_parts
+from confide.numerics.blocks import in_parts, places_of
 from confide.types import Floating, Floats
 
 SMALLEST_PROBABILITY = 1e-12
@@ -504,18 +504,6 @@ def column_sums(values: Floating, weights: Floating) -> Floats:
         parts = np.einsum("bn,bnc->bc", weights[:whole].reshape(shape), values[:whole].reshape(*shape, values.shape[1]))
         sums += parts.sum(axis=0, dtype=np.float64)
     return np.asarray(sums)
-
-
-def places_of(flags: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """np.flatnonzero of a contiguous array, quicker for few flags: those of eight at a time are looked for first."""
-    flat = flags.reshape(-1)
-    eights = flat[: len(flat) // 8 * 8].view(np.uint64)
-    held = np.flatnonzero(eights != 0)
-    if 2 * len(held) > len(eights):
-        return np.flatnonzero(flat)
-    inner = np.flatnonzero(eights[held].view(np.bool_))
-    rest = 8 * len(eights) + np.flatnonzero(flat[8 * len(eights) :])
-    return np.concatenate(((held[inner >> 3] << 3) + (inner & 7), rest))
 
 
 def row_max(values: Floating) -> Floating:

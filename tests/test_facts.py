@@ -8,7 +8,7 @@ import torch
 
 import confide.facts
 from confide import Predictions
-from confide.facts import ClassCounter, _facts_on_device, facts_of, join_facts, places_of
+from confide.facts import ClassCounter, _facts_on_device, facts_of, join_facts
 from confide.metrics.view import sorted_on
 
 
@@ -92,11 +92,3 @@ def test_a_device_sorts_the_keys_of_scores_as_the_host_does():
     for kind in (np.uint32, np.uint64):
         keys = np.random.default_rng(0).integers(0, np.iinfo(kind).max, 1000, dtype=kind)
         assert (sorted_on(torch.device("cpu"), keys) == np.sort(keys)).all()
-
-
-@pytest.mark.parametrize("size", [1, 7, 8, 9, 1003])
-@pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 1.0])
-def test_flags_are_found_where_numpy_finds_them(size, share):
-    flags = np.random.default_rng(size).random(size) < share
-    np.testing.assert_array_equal(places_of(flags), np.flatnonzero(flags))
-    np.testing.assert_array_equal(places_of(np.append(flags, True).reshape(1, -1)), np.flatnonzero([*flags, True]))
