@@ -172,25 +172,29 @@ DECISIONS = DecisionResult(
     break_even=(BreakEvenPoint(0.5, 1.0, 0.2), BreakEvenPoint(1.0, 2.0, 0.1, 0.3)),
     warnings=("few",),
 )
-FULL = Evaluation(
-    (ROW, Measurement("ece", 0.1, 10, stage="temperature", score="trust:x", sd=0.1, bounds=(0.0, 0.2))),
-    (Curve("training", {"epoch": (1.0, 2.0), "val_nll": (0.5, 0.4)}, stage="beta"),),
-    (Comparison("ece", ComparedRow("model", "raw"), ComparedRow("b"), 0.1, 0.0, 0.2, 0.01, 0.02, "a"),),
-    (Sample("hardest", "7", "cat", confidence=0.5),),
-    (ModelPoint(POINT, "model", "raw", ObservedPoint(0.8, 0.1, 8, 0.0, 0.3)), ModelPoint(POINT)),
-    About(class_names=("cat", "dog"), label_counts={"cat": 4}, difficulty="rmd", seed=0, extra={"note": 1}),
-    ("mind this",),
-    sets=(SETS,),
-    decisions=(DECISIONS,),
-)
+
+
+def full() -> Evaluation:
+    """An evaluation that has some of everything."""
+    return Evaluation(
+        (ROW, Measurement("ece", 0.1, 10, stage="temperature", score="trust:x", sd=0.1, bounds=(0.0, 0.2))),
+        (Curve("training", {"epoch": (1.0, 2.0), "val_nll": (0.5, 0.4)}, stage="beta"),),
+        (Comparison("ece", ComparedRow("model", "raw"), ComparedRow("b"), 0.1, 0.0, 0.2, 0.01, 0.02, "a"),),
+        (Sample("hardest", "7", "cat", confidence=0.5),),
+        (ModelPoint(POINT, "model", "raw", ObservedPoint(0.8, 0.1, 8, 0.0, 0.3)), ModelPoint(POINT)),
+        About(class_names=("cat", "dog"), label_counts={"cat": 4}, difficulty="rmd", seed=0, extra={"note": 1}),
+        ("mind this",),
+        sets=(SETS,),
+        decisions=(DECISIONS,),
+    )
 
 
 def test_all_parts_of_an_evaluation_come_back_from_a_file(tmp_path):
-    FULL.save(tmp_path / "evaluation.json")
+    full().save(tmp_path / "evaluation.json")
     again = Evaluation.load(tmp_path / "evaluation.json")
-    assert again.to_dict() == FULL.to_dict()
+    assert again.to_dict() == full().to_dict()
     for name in ("measurements", "curves", "comparisons", "samples", "operating_points", "about", "warnings", "sets"):
-        assert getattr(again, name) == getattr(FULL, name), name
+        assert getattr(again, name) == getattr(full(), name), name
     assert [point.observed for point in again.operating_points] == [ObservedPoint(0.8, 0.1, 8, 0.0, 0.3), None]
     (decided,) = again.decisions
     assert (decided.measured, decided.saved, decided.deferred, decided.threshold) == (None, ROW, 10, None)
@@ -200,11 +204,13 @@ def test_all_parts_of_an_evaluation_come_back_from_a_file(tmp_path):
 
 
 def test_words_of_rows_and_logs_are_explained_and_stages_have_their_titles():
-    assert {"accuracy", "ece", "nll"} <= FULL.metrics.keys()
-    assert FULL.stage_titles.keys() == {"temperature", "beta"}
-    assert FULL.difficulty.word == "rmd"
-    assert FULL.info("nll").title == "NLL"
-    assert FULL.info("my_own").title == "my own"
+    drawn = Evaluation((), (Curve("shift_cells", {"severity": (0.0,), "accuracy": (0.5,)}),))
+    assert drawn.metrics == {}
+    assert {"accuracy", "ece", "nll"} <= full().metrics.keys()
+    assert full().stage_titles.keys() == {"temperature", "beta"}
+    assert full().difficulty.word == "rmd"
+    assert full().info("nll").title == "NLL"
+    assert full().info("my_own").title == "my own"
     own = Evaluation((ROW,), metrics={"accuracy": MetricInfo("accuracy", "Mine")}, stage_titles={"beta": "mine"})
     assert own.info("accuracy").title == "Mine"
     assert Evaluation((ROW,)).stage_titles == {}
@@ -217,7 +223,7 @@ def test_words_of_rows_and_logs_are_explained_and_stages_have_their_titles():
 
 def _changed(part, value):
     """The saved evaluation with one place of it changed."""
-    data = json.loads(json.dumps(FULL.to_dict()))
+    data = json.loads(json.dumps(full().to_dict()))
     *way, last = part
     place = data
     for key in way:
@@ -268,6 +274,8 @@ def test_a_damaged_part_of_an_evaluation_is_one_line(part, value):
         (("metrics", "ece", "digits"), 0),
         (("metrics", "ece", "digits"), 12),
         (("measurements", 0, "value"), None),
+        (("measurements", 1, "low"), None),
+        (("measurements", 1, "high"), None),
         (("about", "unknown"), 5),
         (("difficulty",), None),
     ],
@@ -277,6 +285,8 @@ def test_what_lies_at_the_end_of_its_range_is_read(part, value):
     again = Evaluation.from_dict(_changed(part, value))
     if part[-1] == "value":
         assert math.isnan(again.measurements[0].value)
+    if part[-1] in ("low", "high"):
+        assert again.measurements[1].bounds is None
     if part[-1] == "unknown":
         assert again.about.extra == {"note": 1, "unknown": 5}
 
@@ -371,13 +381,15 @@ def test_what_one_knows_stands_over_what_the_other_knows():
 
 
 def test_joined_evaluations_keep_all_parts_and_the_first_difficulty():
-    joined = join([Evaluation((ROW,)), FULL, FULL], [FULL.comparisons[0]], samples=FULL.samples, warnings=["more"])
+    joined = join(
+        [Evaluation((ROW,)), full(), full()], [full().comparisons[0]], samples=full().samples, warnings=["more"]
+    )
     assert len(joined.measurements) == 5
     assert [len(getattr(joined, name)) for name in ("curves", "comparisons", "samples")] == [1, 3, 1]
     assert [len(getattr(joined, name)) for name in ("operating_points", "sets", "decisions")] == [4, 2, 2]
     assert joined.warnings == ("mind this", "more")
-    assert joined.difficulty == FULL.difficulty
-    assert join([FULL], about=About(seed=3)).about.seed == 3
+    assert joined.difficulty == full().difficulty
+    assert join([full()], about=About(seed=3)).about.seed == 3
 
 
 def test_a_row_is_found_by_its_fields():
@@ -398,13 +410,18 @@ def test_expectations_are_of_the_plain_confidence_and_the_named_group():
         Measurement("auroc", 0.6, 5, group="site=A"),
     )
     evaluation = Evaluation(rows)
-    assert evaluation.expect("auroc>0.8", "auroc[site=A]<=60%") == []
+    assert evaluation.expect("auroc>0.8", "auroc[site=A]<=60%", "auroc[site=A]>=60%") == []
     assert len(evaluation.expect("auroc>0.8", score="margin")) == 1
     assert evaluation.expect("auroc >= 0.8", "auroc <= 0.95", surely=True) == []
     assert [b.expectation for b in evaluation.expect("auroc>0.8", "auroc<0.95", surely=True)] == [
         "auroc>0.8",
         "auroc<0.95",
     ]
-    for text, hint in (("auroc[site=B]>0", "site=A"), ("aurok>0", "auroc"), ("auroc[x]>0", "known: site=A")):
+    for text, hint in (
+        ("auroc[site=B]>0", "site=A"),
+        ("ece[site=A]>0", "known: auroc"),
+        ("aurok>0", "auroc"),
+        ("auroc[x]>0", "known: site=A"),
+    ):
         with pytest.raises(InputError, match=hint):
             evaluation.expect(text)
