@@ -344,7 +344,8 @@ def tails_and_blocks() -> Iterator[Entry]:
     sure = np.array([0.0, 1.0, 1.0, 0.25])
     for name, chances in {
         "few": draw.random(20), "rare": draw.random(300) * 0.05, "often": 1 - draw.random(300) * 0.05,
-        "many": draw.random(400), "limit": np.full(160, 0.5), "sure": sure, "skewed": np.full(900, 0.06), "none": np.zeros(0),
+        "many": draw.random(400), "limit": np.full(160, 0.5), "sure": sure, "skewed": np.full(900, 0.06),
+        "none": np.zeros(0),
     }.items():  # fmt: skip
         middle = int(chances.sum())
         yield (
