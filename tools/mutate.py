@@ -70,6 +70,8 @@ DRAWING_CALLS = {"Scale", "Canvas", "canvas", "ticks", "axis", "axes", "figure",
 SIZES = {"BLOCK", "CACHED", "CACHED_FLOAT64", "CACHED_SEARCH", "MEMORY", "DEVICE_MEMORY"}
 SPOKEN = {"warn", "step", "say"}
 """Warnings and lines of progress."""
+ON_GPU = ("simplex/gpu.py", "simplex/kernels.py", "simplex/launch.py", "simplex/row_sums.py")
+"""Files of which most runs on a GPU alone: what no fast test reaches there is counted by itself."""
 CLOCKS = {"monotonic", "perf_counter", "process_time", "time_ns"}
 
 
@@ -353,7 +355,10 @@ class Asked:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a mutant (killed, endless: killed by time, survived, not reached), in so many CPU-seconds."""
+    """What became of a mutant, in so many CPU-seconds.
+
+    Killed, endless (killed by time), survived, not reached, or on a GPU: in code that no test without one can reach.
+    """
 
     mutant: Mutant
     what: str
@@ -470,7 +475,7 @@ class Runs:
         if fresh:  # the code runs as the package is loaded: a new process for its family's tests
             reaching = [name for name, run in self.tests.items() if run.passes and is_own(name, mutant)]
         if not reaching:
-            return "not reached", 0
+            return "on a GPU" if mutant.path.endswith(ON_GPU) else "not reached", 0
         chosen: list[str] = []
         whole = 0.0
         for took, name in sorted((self.tests[name].seconds, name) for name in reaching):
@@ -642,6 +647,8 @@ def read_outcomes(files: Sequence[Path]) -> Iterator[Outcome]:
 
 def page(outcomes: list[Outcome]) -> str:
     """The results: killed by package, and every survivor."""
+    of_gpu = sum(o.what == "on a GPU" for o in outcomes)
+    outcomes = [o for o in outcomes if o.what != "on a GPU"]
     calls = list({json.dumps(asdict(o.asked)): o.asked for o in outcomes}.values())
     known = drawn(0, 0, [])[1]
     packages = sorted({o.mutant.package for o in outcomes})
@@ -658,7 +665,8 @@ def page(outcomes: list[Outcome]) -> str:
         f"weighted by its places ({sum(known[p] for p in packages):,} in all): {100 * whole:.1f} %.",
         f"At most {each} of every package and {3 * each} of the files beside the packages were drawn a call. Each met "
         f"the quickest of the fast tests that reach its block, at most {max(c.longest for c in calls):g} CPU-seconds;",
-        "one that no fast test reaches counts as not killed. What changes speed, looks or words alone is not tried; "
+        f"one that no fast test reaches counts as not killed, but for {of_gpu} that lie in code of a GPU alone and are "
+        "not among these. What changes speed, looks or words alone is not tried; "
         f"{len(equivalent_mutants())} mutants",
         "that change nothing are listed with their reasons in `tools/equivalent_mutants.json` and not drawn.",
         *(
