@@ -12,7 +12,6 @@ import math
 import re
 import shutil
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import asdict, is_dataclass
@@ -1066,130 +1065,7 @@ def _drawn(make: Callable[[], Any]) -> Any:
     return drawn
 
 
-# What people see: pages, printed tables, answers of the explorer.
-
-
-def page_entries() -> Iterator[tuple[str, Callable[[], Any]]]:
-    from tests.report.conftest import make_evaluation
-
-    yield "whole", lambda: visible(_page_of(400))
-    yield "few", lambda: visible(_page_of(40))
-    yield "marks of the whole", lambda: _marks(_page_of(400))
-    for name, make in _pages().items():
-        yield name, lambda make=make: _told_beside(_page_of(40), make)
-    yield "captions", lambda: _captions(make_evaluation(400, pictures=False))
-
-
-@cache
-def _page_of(n: int) -> str:
-    from confide.report import render_report
-    from tests.report.conftest import make_evaluation
-
-    return render_report(make_evaluation(n, pictures=False))
-
-
-def _marks(page: str) -> Any:
-    """What a page is made of: its elements by class, and the names that they have for those who do not see."""
-    body = re.sub(r"(?s)<(script|style)\b.*?</\1>", " ", page)
-    kind = re.compile(r'class="([^"]*)"')
-    elements: Counter[str] = Counter()
-    for tag, rest in re.findall(r"<(\w+)([^>]*)>", body):
-        elements[" ".join([tag, *kind.findall(rest)])] += 1
-    return {
-        "elements": dict(sorted(elements.items())),
-        "names": re.findall(r'(?:aria-label|title|alt|href)="([^"]*)"', body),
-    }
-
-
-def _told_beside(usual: str, make: Callable[[], Any]) -> Any:
-    """What a page says that the usual one does not, and which of its elements differ in number."""
-    from confide.report import render_report
-
-    evaluation = _or_line(make)
-    if isinstance(evaluation, str):
-        return evaluation
-    page, known = render_report(evaluation), set(visible(usual))
-    own, other = _marks(page), _marks(usual)
-    elements = own["elements"]
-    differs = {k: n for k, n in elements.items() if n != other["elements"].get(k)}
-    words = [line for line in visible(page) if line not in known]
-    names = [name for name in own["names"] if name not in other["names"]]
-    return {"words": "\n".join(words), "names": "\n".join(names), "elements": differs}
-
-
-def _captions(evaluation: Any) -> Any:
-    from confide.report import verdict_sentence
-
-    return [verdict_sentence(evaluation), repr(evaluation)]
-
-
-def _pages() -> dict[str, Callable[[], Any]]:
-    """Evaluations of every kind, and what a whole one lacks in turn."""
-    from dataclasses import replace
-
-    from tests.report.conftest import make_evaluation
-
-    @cache
-    def small() -> Any:
-        return make_evaluation(40, pictures=False)
-
-    def without(*names: str) -> Callable[[], Any]:
-        return lambda: replace(small(), **dict.fromkeys(names, ()))
-
-    def rows(change: Callable[[Any], Any]) -> Callable[[], Any]:
-        return lambda: replace(small(), measurements=tuple(m for m in map(change, small().measurements) if m))
-
-    def curves(change: Callable[[Any], Any]) -> Callable[[], Any]:
-        return lambda: replace(small(), curves=tuple(c for c in map(change, small().curves) if c))
-
-    several = partial(
-        Predictions.multilabel, features("val")[:, :3], (features("train")[:, :3] > 0).astype(int), split="val"
-    )
-    pairs = partial(Predictions.from_pairs, [1, 0, 1, 1, 0, 1] * 10, np.linspace(0.3, 1, 60))
-    top = partial(Predictions.from_top1, labels("val"), labels("test"), np.linspace(0.2, 1, N))
-    scores = confide.Scores(np.arange(N), np.linspace(-1, 1, N) ** 3, "rmd")
-    pages: dict[str, Callable[[], Any]] = {
-        name: without(name)
-        for name in ("comparisons", "operating_points", "samples", "sets", "decisions", "curves", "warnings")
-    }
-    pages |= {
-        "without intervals": rows(lambda m: replace(m, bounds=(math.nan, math.nan))),
-        "without chance": rows(lambda m: replace(m, chance=None, chance_high=None, p_value=None)),
-        "certainly off": rows(lambda m: replace(m, p_value=0.0 if m.p_value is not None else None)),
-        "certainly calibrated": rows(lambda m: replace(m, p_value=0.9 if m.p_value is not None else None)),
-        "raw alone": rows(lambda m: m if m.stage == "raw" else None),
-        "one model": rows(lambda m: m if m.model == "cross_entropy" else None),
-        "no groups": rows(lambda m: m if m.group is None else None),
-        "val alone": rows(lambda m: replace(m, split="val")),
-        "no accuracy": rows(lambda m: None if m.metric == "accuracy" else m),
-        "nothing known": rows(lambda m: replace(m, value=math.nan)),
-        "underconfident": rows(
-            lambda m: replace(m, value=-m.value, bounds=None) if m.metric == "confidence_gap" else m
-        ),
-        **{
-            f"without curves of {kind}": curves(lambda c, kind=kind: None if c.kind.startswith(kind) else c)
-            for kind in ("reliability", "risk", "confidence", "error", "shift", "ood", "rmd", "difficulty")
-        },
-        "curves of one model": curves(lambda c: c if c.model == "cross_entropy" else None),
-        "curves as trained": curves(lambda c: c if c.stage == "raw" else None),
-        "evaluated": lambda: confide.evaluate(predictions("test"), "all", title="Mine"),
-        "weighted": lambda: confide.evaluate(weighted("test"), "all"),
-        "by unit": lambda: confide.evaluate(by_unit("test")),
-        "by site": lambda: confide.evaluate(predictions("test"), by=["site", "class"]),
-        "by difficulty": lambda: confide.evaluate(predictions("test"), scores=scores),
-        "prior": lambda: confide.evaluate(predictions("test"), prior=(0.1, 0.2, 0.3, 0.4)),
-        "trust": lambda: confide.evaluate(predictions("test"), trust={"mcp": trust.fit("mcp")(predictions("test"))}),
-        "several labels": lambda: confide.evaluate(several()),
-        "pairs": lambda: confide.evaluate(pairs()),
-        "top one": lambda: confide.evaluate(top()),
-        "one sample": lambda: confide.evaluate(predictions("test").take(np.arange(1))),
-        "two samples": lambda: confide.evaluate(predictions("test").take(np.arange(2))),
-        "all right": lambda: confide.evaluate(Predictions(9 * np.eye(4)[labels("test")], labels("test"))),
-        "all wrong": lambda: confide.evaluate(Predictions(9 * np.eye(4)[(labels("test") + 1) % 4], labels("test"))),
-        "no intervals": lambda: confide.evaluate(predictions("test"), intervals=False),
-        "two classes": lambda: confide.evaluate(Predictions(predictions("test").logits[:, :2], labels("test") % 2)),
-    }
-    return pages
+# What people see: printed tables, answers of the explorer.
 
 
 @cache
@@ -1757,7 +1633,6 @@ FAMILIES: dict[str, Callable[[], Iterator[tuple[str, Callable[[], Any]]]]] = {
     "answers": answer_entries,
     "dense": dense_entries,
     "plot": plot_entries,
-    "report": page_entries,
     "cli": command_entries,
     "explorer": explorer_entries,
 }

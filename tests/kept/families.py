@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.kept import edges, entries, parts
+from tests.kept import edges, entries, pages, parts
 
 FAMILIES: dict[str, Callable[[], Iterator[tuple[str, Callable[[], Any]]]]] = {
     **entries.FAMILIES,
+    "report": pages.page_entries,
     "edges_of_metrics": edges.metric_entries,
     "edges_of_fits": edges.fitted_entries,
     "beyond": edges.beyond_entries,
