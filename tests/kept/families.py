@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.kept import edges, entries, pages, parts
+from tests.kept import edges, entries, limits, pages, parts
 
 FAMILIES: dict[str, Callable[[], Iterator[tuple[str, Callable[[], Any]]]]] = {
     **entries.FAMILIES,
@@ -13,5 +13,6 @@ FAMILIES: dict[str, Callable[[], Iterator[tuple[str, Callable[[], Any]]]]] = {
     "edges_of_metrics": edges.metric_entries,
     "edges_of_fits": edges.fitted_entries,
     "beyond": edges.beyond_entries,
+    "limits": limits.limit_entries,
     "records": parts.record_entries,
 }
