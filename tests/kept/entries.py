@@ -27,7 +27,7 @@ import numpy as np
 import torch
 
 import confide
-from confide import calibrators, decisions, difficulty, losses, metrics, models, monitor, sets, shift, trust
+from confide import calibrators, decisions, difficulty, losses, metrics, models, sets, shift, trust
 from confide.calibrators import CALIBRATORS
 from confide.difficulty import DIFFICULTY
 from confide.evaluation import compare_groups, find_slices, label_thresholds
@@ -272,38 +272,6 @@ def _decided(make: Callable[..., Predictions], options: dict[str, Any]) -> Any:
         "actions": decided.actions,
         "result": decided.result("model", "raw") if callable(getattr(decided, "result", None)) else vars(decided),
     }
-
-
-def watch_entries() -> Iterator[tuple[str, Callable[[], Any]]]:
-    yield "plain", partial(_watched, {})
-    yield "risk", partial(_watched, {"risk": 0.2})
-    yield "point", partial(_watched, {"risk": 0.3, "point": True})
-    yield "cells", partial(_watched, {"cells": True})
-
-
-def _watched(options: dict[str, Any]) -> Any:
-    options = dict(options)
-    if options.pop("point", False):
-        options["point"] = confide.operating_point(predictions(), coverage=0.8)
-    if options.pop("cells", False):
-        moved = [predictions("train").logits * 0.9**k + torch.tensor([0, k % 4, 0, 0.0]) for k in range(12)]
-        options["cells"] = [Predictions(logits, labels("train"), split="val") for logits in moved]
-    with TemporaryDirectory() as folder, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        watch = monitor.Monitor(predictions(), file=Path(folder) / "watch.jsonl", **options)
-        for week, scale in enumerate((1.0, 0.5, 0.2)):
-            ids = np.arange(N) + 1000 * (week + 1)
-            watch.update(Predictions(predictions("test").logits * scale, ids=ids, class_names=NAMES), f"week {week}")
-            watch.labels(ids[:100], labels("test")[:100].tolist())
-        page = Path(folder) / "page.html"
-        monitor.write_page(watch, page)
-        return {
-            "batches": [{name: value for name, value in vars(b).items() if name != "time"} for b in watch.batches],
-            "estimates": [asdict(b.estimate) for b in watch.batches],
-            "seen": [b.seen for b in watch.batches],
-            "alarms": [asdict(a) for a in watch.alarms],
-            "page": visible(page.read_text()),
-        }
 
 
 def visible(page: str) -> list[str]:
@@ -1621,7 +1589,6 @@ FAMILIES: dict[str, Callable[[], Iterator[tuple[str, Callable[[], Any]]]]] = {
     "evaluation": evaluation_entries,
     "sets": set_entries,
     "decisions": decision_entries,
-    "monitor": watch_entries,
     "trust": trust_entries,
     "difficulty": difficulty_entries,
     "numerics": numeric_entries,

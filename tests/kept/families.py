@@ -10,6 +10,7 @@ from tests.kept import edges, entries, limits, pages, parts
 FAMILIES: dict[str, Callable[[], Iterator[tuple[str, Callable[[], Any]]]]] = {
     **entries.FAMILIES,
     "report": pages.page_entries,
+    "monitor": pages.watch_entries,
     "edges_of_metrics": edges.metric_entries,
     "edges_of_fits": edges.fitted_entries,
     "beyond": edges.beyond_entries,

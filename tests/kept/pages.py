@@ -7,20 +7,25 @@ import json
 import math
 import random
 import re
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache, partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import torch
 
 import confide
-from confide import trust
+from confide import monitor, trust
+from confide.cli.monitor import watch_text
 from confide.predictions import Predictions
 from confide.report import render_report, verdict_sentence
 from confide.results import Curve, Measurement
-from tests.kept.entries import N, _or_line, by_unit, features, labels, predictions, visible, weighted
+from tests.kept.entries import NAMES, N, _or_line, by_unit, features, labels, predictions, visible, weighted
 from tests.report.conftest import make_evaluation
 
 
@@ -380,3 +385,69 @@ def _pages() -> dict[str, Callable[[], Any]]:
         "two classes": lambda: confide.evaluate(Predictions(predictions("test").logits[:, :2], labels("test") % 2)),
     }
     return pages
+
+
+# Watches.
+
+
+def watch_entries() -> Iterator[tuple[str, Callable[[], Any]]]:
+    yield "plain", partial(_watched, {})
+    yield "risk", partial(_watched, {"risk": 0.2})
+    yield "point", partial(_watched, {"risk": 0.3, "point": True})
+    yield "cells", partial(_watched, {"cells": True})
+    yield "long", _long_watch
+
+
+def _watched(options: dict[str, Any]) -> Any:
+    options = dict(options)
+    if options.pop("point", False):
+        options["point"] = confide.operating_point(predictions(), coverage=0.8)
+    if options.pop("cells", False):
+        moved = [predictions("train").logits * 0.9**k + torch.tensor([0, k % 4, 0, 0.0]) for k in range(12)]
+        options["cells"] = [Predictions(logits, labels("train"), split="val") for logits in moved]
+    with TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        watch = monitor.Monitor(predictions(), file=Path(folder) / "watch.jsonl", **options)
+        for week, scale in enumerate((1.0, 0.5, 0.2)):
+            ids = np.arange(N) + 1000 * (week + 1)
+            watch.update(Predictions(predictions("test").logits * scale, ids=ids, class_names=NAMES), f"week {week}")
+            watch.labels(ids[:100], labels("test")[:100].tolist())
+        page = Path(folder) / "page.html"
+        monitor.write_page(watch, page)
+        return {
+            "batches": [{name: value for name, value in vars(b).items() if name != "time"} for b in watch.batches],
+            "estimates": [asdict(b.estimate) for b in watch.batches],
+            "seen": [b.seen for b in watch.batches],
+            "alarms": [asdict(a) for a in watch.alarms],
+            "page": visible(page.read_text()),
+            "drawn": _rough(page.read_text()),
+            "beside": _outside(page.read_text()),
+            "values": [value[2] for value in _values(page.read_text())],
+        }
+
+
+def _long_watch() -> Any:
+    """More batches than a table or an axis names, with what they know besides: difficulty, and no labels at all."""
+    draws = np.random.default_rng(0)
+
+    def known(split: str, scale: float, start: int) -> Predictions:
+        own = predictions(split)
+        columns = {"difficulty": draws.normal(scale, 1, N), "distance": draws.gamma(2, scale, N)}
+        with_labels = own.labels if split == "val" else None
+        ids = np.arange(start, start + N)
+        return Predictions(own.logits * scale, with_labels, ids, columns=columns, class_names=NAMES)
+
+    with TemporaryDirectory() as folder:
+        watch = monitor.Monitor(known("val", 1.0, 0), file=Path(folder) / "watch.jsonl", delta=0.2)
+        empty = monitor.write_page(watch, Path(folder) / "empty.html").read_text()
+        for week in range(23):
+            watch.update(known("test", 1.0 - 0.04 * week, 1000 * (week + 1)), f"the week number {week}")
+        page = monitor.write_page(watch, Path(folder) / "page.html").read_text()
+        return {
+            "empty": visible(empty),
+            "page": visible(page),
+            "drawn": _rough(page),
+            "beside": _outside(page),
+            "values": [value[2] for value in _values(page)][::5],
+            "text": watch_text(watch).splitlines(),
+        }
