@@ -16,12 +16,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import asdict, is_dataclass
 from functools import cache, partial
-from io import BytesIO, StringIO
+from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
-from zipfile import ZipFile
 
 import numpy as np
 import torch
@@ -1033,7 +1032,7 @@ def _drawn(make: Callable[[], Any]) -> Any:
     return drawn
 
 
-# What people see: printed tables, answers of the explorer.
+# What people see: printed tables.
 
 
 @cache
@@ -1331,258 +1330,6 @@ def _options() -> Any:
     return flags
 
 
-@cache
-def explorer_app(source: str) -> Any:
-    from confide.explorer import open_layout
-    from confide.explorer.server import create_app
-    from confide.explorer.session import Explorer
-    from tests.explorer.conftest import make_run
-
-    kept = TemporaryDirectory()
-    folder = Path(kept.name).resolve()
-    if source in ("run", "tagged"):
-        path = make_run(folder / "run", {"train": 16, "val": 24, "test": 36})
-    elif source == "scores":
-        path = folder / "scores.parquet"
-        scores = confide.Scores(np.arange(N), np.linspace(-1, 1, N) ** 3, "rmd", {}, labels("test"))
-        scores.save(path)
-    elif source == "pairs":
-        path = folder / "pairs.npz"
-        Predictions.from_pairs([1, 0, 1, 1, 0, 1] * 10, np.linspace(0.3, 1, 60), topic=np.array(list("abc") * 20)).save(
-            path
-        )
-    elif source == "unlabelled":
-        path = folder / "new.npz"
-        Predictions(predictions("test").logits, split="test", class_names=NAMES).save(path)
-    else:
-        path = folder / "predictions.parquet"
-        predictions("test").save(path)
-    explorer = Explorer(open_layout(path))
-    atexit.register(explorer.close)
-    return create_app(explorer), kept
-
-
-RUN_TARGETS = """
-about
-alive
-report
-classes
-classes?text=co
-classes?text=zzz
-find?
-find?row=3&from=0&count=5
-find?split=test
-find?split=val&split=test
-find?label=1
-find?label=coat&label=shirt
-find?label=
-find?label=4
-find?label=3
-find?prediction=1&outcome=right
-find?outcome=wrong
-find?difficulty=1..2
-find?difficulty=..1
-find?difficulty=1..
-find?difficulty=..
-find?difficulty=x..y
-find?confidence=0.5..0.5
-find?c.camera=phone
-find?c.camera=z
-find?camera=a
-find?tag=none
-find?tag=any
-find?tag=drop
-find?tag=odd
-find?search=test-01
-find?search=TEST-01&split=test
-find?lasso=0,0;1,0;1,1
-find?lasso=0,0;1,0
-find?lasso=0,0;1,0;1
-find?sort=label
-find?sort=-confidence
-find?sort=nothing
-find?nothing=1
-find?open=confidence
-find?with=other-loss&cells=rw
-find?with=other-loss&cells=rr&cells=ww
-find?with=other-loss&cells=xx
-find?with=other-loss&disagree=1
-find?with=other-loss&other=0.5..
-find?with=other-loss&surer=0.1..
-find?with=other-loss&surer=..-0.1
-find?cells=rw
-find?with=nobody
-find?model=other-loss
-find?model=nobody
-find?stage=nothing
-check?model=other-loss&label=1&label=9&nothing=1&sort=x
-check?cells=rw&with=other-loss
-check?label=1&model=nobody
-rows?from=0&count=5
-rows?from=0&count=5&sort=-difficulty
-rows?from=0&count=5&sort=difficulty
-rows?from=0&count=5&sort=confidence&outcome=wrong
-rows?from=0&count=5&split=val
-rows?from=0&count=5&model=other-loss
-rows?from=0&count=5&model=other-loss&with=plain
-rows?from=0&count=5&confidence=0.1..0.9&tag=none
-rows?from=0&count=5&search=test-01
-rows?from=70&count=50
-rows?from=76&count=1
-rows?from=75&count=1
-rows?from=0&count=0
-rows?from=0&count=1
-rows?from=0&count=100000
-rows?from=-1&count=1
-rows?from=x&count=1
-sample?row=3
-sample?row=0&model=other-loss
-sample?row=75
-sample?row=76
-sample?row=40&with=other-loss
-neighbours?row=3
-neighbours?row=75
-parts?row=3
-parts?row=20
-history?row=3
-history?row=3&model=other-loss
-history?row=75
-compare?with=other-loss
-compare?with=other-loss&disagree=rw
-compare?with=other-loss&cell=rw
-compare?with=other-loss&area=0,0,0.5,0.5
-compare?with=other-loss&area=0,0,0.5
-compare?with=other-loss&split=test&cell=ww&cell=rr
-compare?
-locate?id=test-005&split=test
-locate?id=test-005&split=test&in=test&sort=confidence
-locate?id=test-005&split=test&in=val
-locate?id=val-005&split=val&outcome=wrong
-locate?id=nobody
-locate?id=nobody&split=test
-reliability?
-reliability?split=test
-reliability?outcome=right
-reliability?label=1&split=test
-reliability?model=other-loss&split=val
-confusion?
-confusion?split=test
-confusion?model=other-loss&outcome=wrong
-slices?
-slices?split=test
-export?format=csv&what=selection
-export?format=json&what=selection&outcome=wrong
-export?format=csv&what=tags
-export?format=labelstudio&label=1&sort=-difficulty
-export?format=csv&label=1&sort=-difficulty
-export?format=odd
-export?what=odd
-picture?row=3
-picture?row=3&small=1
-picture?row=76
-views
-changes?since=0
-changes?since=5
-changes?since=-1
-"""
-FILE_TARGETS = """
-about
-find?
-find?outcome=wrong
-find?label=1
-find?confidence=0.5..
-find?site=north
-find?difficulty=0..1
-rows?from=0&count=4
-rows?from=0&count=4&sort=-confidence
-sample?row=3
-neighbours?row=3
-parts?row=3
-history?row=3
-reliability?
-confusion?
-slices?
-compare?with=other
-locate?id=5&split=test
-export?format=csv&what=selection
-picture?row=3
-"""
-CHANGES = (
-    ("PUT", "tag?row=3", {"action": "drop"}),
-    ("PUT", "tag?row=4", {"action": "relabel", "new_label": 2, "note": "seen"}),
-    ("PUT", "tag?row=5", {"action": "relabel", "new_label": 9}),
-    ("PUT", "tag?row=5", {"action": "odd"}),
-    ("PUT", "tag?row=5", {"note": "only"}),
-    ("PUT", "tag?row=99", {"action": "drop"}),
-    ("PATCH", "tag", {"split": "test", "id": "test-003", "action": "keep"}),
-    ("PATCH", "tag", {"split": "test", "id": "nobody", "action": "keep"}),
-    ("POST", "tags", {"rows": [], "action": "keep"}),
-    ("POST", "tags", {"rows": [0, 75], "note": "both"}),
-    ("POST", "tags", {"rows": [1, 2, 3], "action": "keep"}),
-    ("POST", "tags?label=1&split=val", {"all": True, "action": "drop"}),
-    ("POST", "tags", {"rows": [1, 99], "action": "keep"}),
-    ("POST", "tags", {"rows": "x", "action": "keep"}),
-    ("GET", "find?tag=any", None),
-    ("GET", "find?tag=drop", None),
-    ("GET", "find?tag=note", None),
-    ("GET", "find?tag=none&split=val", None),
-    ("GET", "rows?from=0&count=8&tag=any", None),
-    ("GET", "sample?row=4", None),
-    ("GET", "changes?since=0", None),
-    ("GET", "changes?since=2", None),
-    ("GET", "export?format=csv&what=tags", None),
-    ("POST", "undo", {"undo": "nobody"}),
-    ("PUT", "view", {"name": "mine", "query": "label=1"}),
-    ("PUT", "view", {"name": "", "query": "label=1"}),
-    ("GET", "views", None),
-    ("PUT", "tag?row=3", {"action": None, "note": ""}),
-    ("GET", "find?tag=any", None),
-)
-
-
-def explorer_entries() -> Iterator[tuple[str, Callable[[], Any]]]:
-    for target in RUN_TARGETS.strip().splitlines():
-        yield target, partial(_asked, "run", target)
-    for source in ("predictions", "scores", "pairs", "unlabelled"):
-        for target in FILE_TARGETS.strip().splitlines():
-            yield f"{source}: {target}", partial(_asked, source, target)
-    yield "changes one after the other", _changed
-
-
-def _asked(source: str, target: str, method: str = "GET", body: Any = None) -> Any:
-    from tests.hostile.conftest import ask
-
-    app, kept = explorer_app(source)
-    sent = b"" if body is None else json.dumps(body).encode()
-    reply = ask(app, f"/api/{target}", method, sent, x_confide="1")
-    kind = reply.headers.get("content-type", "")
-    if kind.startswith("image/"):
-        return {"status": reply.status, "type": kind}
-    content = reply.content
-    if content[:2] == b"PK":
-        with ZipFile(BytesIO(content)) as archive:
-            texts = [archive.read(name) for name in archive.namelist() if name.endswith((".json", ".xml", ".csv"))]
-            content = b"\n".join([" ".join(archive.namelist()).encode(), *texts])
-    text = content.decode("utf-8", "replace").replace(str(Path(kept.name).resolve()), "FOLDER")
-    text = re.sub(
-        r"v?\d+\.\d+\.\d+[\w.+-]*|\d{4}-\d\d-\d\d[T ]?[\d:+Z.]*|\"(etag|token|version|stamp|undo)\": ?\"[^\"]*\"",
-        "",
-        text,
-    )
-    return {"status": reply.status, "type": kind, "text": text[:9000]}
-
-
-def _changed() -> Any:
-    explorer_app.cache_clear()
-    try:
-        return {
-            f"{k} {method} {target}": _asked("tagged", target, method, body)
-            for k, (method, target, body) in enumerate(CHANGES)
-        }
-    finally:
-        explorer_app.cache_clear()
-
-
 FAMILIES: dict[str, Callable[[], Iterator[tuple[str, Callable[[], Any]]]]] = {
     "calibrators": calibrator_entries,
     "metrics": metric_entries,
@@ -1601,7 +1348,6 @@ FAMILIES: dict[str, Callable[[], Iterator[tuple[str, Callable[[], Any]]]]] = {
     "dense": dense_entries,
     "plot": plot_entries,
     "cli": command_entries,
-    "explorer": explorer_entries,
 }
 
 
