@@ -274,9 +274,9 @@ def table_words(table: str) -> tuple[str, ...]:
     variants = [variant for method in METRICS for variant in method.spec.variants]
     if table == "all":
         return (*METRICS.names(), *(variant.word for variant in variants if variant.options is not None))
-    infos = explain((*METRICS.names(), *(variant.word for variant in variants)))
-    own = [info for info in infos.values() if table in info.tables]
-    return tuple(info.word for info in sorted(own, key=lambda info: info.tables[table]))
+    places = {method.word: method.spec.info.tables for method in METRICS} | {v.word: v.tables for v in variants}
+    own = [word for word, tables in places.items() if table in tables]
+    return tuple(sorted(own, key=lambda word: places[word][table]))
 
 
 def value_of(method: Method[MetricSpec], view: View, options: Options) -> float:
