@@ -169,7 +169,7 @@ def _unit_test(right: list[Flags], units: Indices) -> float | None:
     return float(2 * stats.t.sf(abs(mean) / np.sqrt(spread.variance), spread.freedom)) if spread.variance > 0 else 1.0
 
 
-def _gap_change(sure: list[Floats], right: list[Floats], units: Indices | None) -> GapChange | None:
+def _gap_change(sure: list[Floats], right: list[Floats], units: Indices | None = None) -> GapChange | None:
     from confide.metrics.influence import Influence, mean_interval, spread_of
     from confide.metrics.view import Design
 
