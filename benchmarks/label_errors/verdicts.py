@@ -139,7 +139,7 @@ def measured(folder: Path, seeds: range, only: str) -> list[Outcome]:
     """One outcome for each data set and kind of errors, all draws together."""
     totals: dict[tuple[str, str], Outcome] = {}
     for cell in cells(folder, seeds):
-        if not cell.data.startswith(only):
+        if not f"{cell.data}, {cell.errors}".startswith(only):
             continue
         began = time.perf_counter()
         outcomes = [counted(cell, difficulty.verdicts(cell.rows, cell.labels), cell.data)]
@@ -186,7 +186,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seeds", type=int, default=3, help="draws of planted errors (default: 3)")
-    parser.add_argument("--only", default="", help="data whose name begins so")
+    parser.add_argument(
+        "--only", default="", help="rows of the table that begin so, such as 'CIFAR-10, pixels, 4,096, planted'"
+    )
     parser.add_argument("--outcomes", type=Path, help="a file that keeps outcomes of several runs for one page")
     parser.add_argument("-o", "--out", type=Path, default=Path("benchmarks/results/label_verdicts.md"))
     args = parser.parse_args()
