@@ -213,7 +213,8 @@ def _gamma_canvas(curve: Curve, bins: list[str], named: set[str], width: int) ->
             canvas.value(left, top, f"{_bin_name(bins.index(name), len(bins))}, epoch {epoch:g}: γ = {fixed(value, 2)}")
     _name_bins(canvas, curve, bins, named, y, width)
     _epochs(canvas, x, 272)
-    inverse = "; grey: inverse focal, pushes confidence up" if marks[0] < 0 else ""
+    pushes = ", pushes confidence up" if width > PHONE else ""  # a phone has no room for it
+    inverse = f"; grey: inverse focal{pushes}" if marks[0] < 0 else ""
     canvas.text(30, 8, f"γ of each confidence bin{inverse}", "l")
     canvas.text(width - 74, 288, "Epoch", "l e")
     return canvas
