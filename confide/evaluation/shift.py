@@ -301,9 +301,8 @@ def cell_rows(measured: GridValues, model: str) -> list[Measurement]:
             chance = float(np.mean(levels)) if len(levels) == len(cells) else None
             # The limit of a mean over cells of the same images is not the mean of their limits: only a cell has one.
             high = own[0].chance_high if len(cells) == 1 else None
-            where = {"stage": stage, "group": group, "model": model, "score": score}
             rows.append(
-                Measurement(metric, mean, measured.n, "test", chance=chance, chance_high=high, note=note, **where)
+                Measurement(metric, mean, measured.n, "test", stage, group, model, score, chance, high, note=note)
             )
     return rows
 
