@@ -26,7 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="npz with logits n c h w and labels n h w, a folder of npz of an image each, or JSON",
     )
-    add("--out", required=True, metavar="FILE", help="the predictions: .parquet, .npz")
+    add("-o", "--out", required=True, metavar="FILE", help="the predictions: .parquet, .npz")
     add("--ignore-index", type=int, default=255, help="label of pixels that do not count (default: 255)")
     add("--boundary", nargs="+", type=float, metavar="PX", help="edges of bands of distance to a label boundary")
     add("--most", type=int, metavar="N", help="pixels of an image to keep at most (default: all)")

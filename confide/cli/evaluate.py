@@ -57,7 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--engine", choices=ENGINES, help="of a folder: who counts, several processes here or a Ray cluster")
     add("--workers", type=int, metavar="N", help="with --engine: how many at a time (default: 2)")
     add("--no-intervals", action="store_true", help="values only: no bootstrap, no calibration test")
-    add("--out", metavar="DIR", help="where to write (default: FILE's name + -evaluation)")
+    add("-o", "--out", metavar="DIR", help="where to write (default: FILE's name + -evaluation)")
     add("--title", help="title of the report")
     add("--split", help="name of the split, if the file does not say it")
     add("--seed", type=int, default=0, help="of the resampling (default: 0)")
