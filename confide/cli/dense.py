@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from confide.checks import InputError
 from confide.cli.shared import print_json, refuse_flags, warnings_on_stderr
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ def run(args: argparse.Namespace) -> None:
         if args.truth:
             refuse_flags(args, ("boundary", "most"), "--truth reads boxes")
             predictions = dense.from_coco(args.source, args.truth, iou=args.iou, split=args.split)
+        elif Path(args.source).suffix == ".json":
+            raise InputError(f"boxes of {args.source} need the true ones; give --truth FILE, annotations as in COCO")
         else:
             outputs, labels, kind = dense.read_images(args.source)
             images: Options = {kind: outputs, "labels": labels}

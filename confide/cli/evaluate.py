@@ -217,8 +217,11 @@ def table_of(evaluation: Evaluation) -> str:
     rows = [[name_of(m), number(m.value), interval(m), number(m.chance), p_value(m.p_value)] for m in whole]
     # Without intervals nothing stands beside the values.
     shown = 5 if any(row[2] or row[3] != "-" for row in rows) else 2
-    header = ["metric", "value", "95 % interval", "by chance", "p calibrated"]
-    text = text_table(header[:shown], [row[:shown] for row in rows])
+    header = ["metric", "value", "95 % interval", "by chance", "p calibrated"][:shown]
+    rows = [row[:shown] for row in rows]
+    if any(m.note for m in whole):
+        header, rows = [*header, "note"], [[*row, m.note or ""] for row, m in zip(rows, whole, strict=True)]
+    text = text_table(header, rows)
     n, about = whole[0].n if whole else 0, evaluation.about
     rows_are, weighted = about.unit or "samples", ""
     if about.effective_samples is not None:
@@ -227,7 +230,7 @@ def table_of(evaluation: Evaluation) -> str:
 
 
 def groups_of(evaluation: Evaluation) -> str:
-    """Accuracy and confidence gap of the groups, at most 20 of a kind."""
+    """What a group is measured by, or the first metrics that were asked for; at most 20 groups of a kind."""
     by_group: dict[str, dict[str, Measurement]] = {}
     for m in evaluation.measurements:
         if m.group is not None:
@@ -237,8 +240,8 @@ def groups_of(evaluation: Evaluation) -> str:
         kinds.setdefault(group.split("=", 1)[0], []).append(group)
     parts = []
     for kind, groups in kinds.items():
-        words = [info.word for info in evaluation.columns("groups")]
-        shown = [w for w in words if any(w in by_group[g] for g in groups)]
+        known = dict.fromkeys(word for group in groups for word in by_group[group])
+        shown = [info.word for info in evaluation.columns("groups") if info.word in known] or list(known)[:4]
         rows = []
         for group in groups[:20]:
             cells = [f"{number(by_group[group][w].value)} {interval(by_group[group][w])}".strip() for w in shown]
