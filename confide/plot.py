@@ -196,7 +196,7 @@ def sets(result: SetResult | PredictionSets, predictions: Predictions | None = N
         The axes.
 
     Raises:
-        InputError: fitted sets without samples to draw them on.
+        InputError: fitted sets without samples to draw them on, or neither fitted sets nor their result.
 
     Example:
         >>> val = confide.Predictions.from_probs([[0.7, 0.2, 0.1]] * 20, [0] * 14 + [1] * 4 + [2] * 2, split="val")
@@ -206,6 +206,11 @@ def sets(result: SetResult | PredictionSets, predictions: Predictions | None = N
         if predictions is None:
             raise InputError("fitted sets are drawn on samples; pass predictions= too, or the result of sets.measure")
         result = measure(result, predictions)
+    if not isinstance(result, SetResult):
+        raise InputError(
+            f"sets are drawn from fitted sets and predictions, or from what sets.measure says; got "
+            f"{type(result).__name__}: plot.sets(fitted, predictions)"
+        )
     ax = _axes(ax)
     sizes, counts = zip(*result.sizes, strict=True)
     ax.bar(sizes, np.asarray(counts) / sum(counts), color=PALETTE["accent"], width=0.8)

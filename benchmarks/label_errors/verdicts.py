@@ -1,6 +1,7 @@
 """How many of the labels that `difficulty.verdicts` calls wrong are right after all: estimated, and counted.
 
     python -m benchmarks.label_errors.verdicts FOLDER -o benchmarks/results/label_verdicts.md
+    python -m benchmarks.label_errors.verdicts FOLDER --only Fashion --outcomes outcomes.jsonl     (one part of it)
 
 FOLDER holds what there is of: lite0.npz and pixels.npz (features of the first CIFAR-10 training images in their
 order, with the published labels; `confide score DATA --write-features FILE` makes such files), banking.npz and
@@ -12,11 +13,12 @@ planted at random (0, 2, 5, 20 %) or are those of people.
 from __future__ import annotations
 
 import argparse
+import json
 import platform
 import subprocess
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -133,10 +135,12 @@ def out_of_fold(rows: np.ndarray, labels: np.ndarray) -> Predictions:
     return Predictions.from_probs(cross_val_predict(model, rows, labels, cv=5, method="predict_proba"), labels)
 
 
-def measured(folder: Path, seeds: range) -> list[Outcome]:
+def measured(folder: Path, seeds: range, only: str) -> list[Outcome]:
     """One outcome for each data set and kind of errors, all draws together."""
     totals: dict[tuple[str, str], Outcome] = {}
     for cell in cells(folder, seeds):
+        if not f"{cell.data}, {cell.errors}".startswith(only):
+            continue
         began = time.perf_counter()
         outcomes = [counted(cell, difficulty.verdicts(cell.rows, cell.labels), cell.data)]
         if cell.data.startswith("Fashion-MNIST, cached, 2"):
@@ -182,11 +186,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seeds", type=int, default=3, help="draws of planted errors (default: 3)")
+    parser.add_argument(
+        "--only", default="", help="rows of the table that begin so, such as 'CIFAR-10, pixels, 4,096, planted'"
+    )
+    parser.add_argument("--outcomes", type=Path, help="a file that keeps outcomes of several runs for one page")
     parser.add_argument("-o", "--out", type=Path, default=Path("benchmarks/results/label_verdicts.md"))
     args = parser.parse_args()
     seeds = range(100, 100 + args.seeds)
     command = f"python -m benchmarks.label_errors.verdicts FOLDER --seeds {args.seeds}"
-    args.out.write_text(page(measured(args.folder, seeds), seeds, command), encoding="utf-8")
+    outcomes = measured(args.folder, seeds, args.only)
+    if args.outcomes:
+        with args.outcomes.open("a", encoding="utf-8") as file:
+            file.writelines(json.dumps(asdict(outcome)) + "\n" for outcome in outcomes)
+        outcomes = [Outcome(**json.loads(line)) for line in args.outcomes.read_text(encoding="utf-8").splitlines()]
+    args.out.write_text(page(outcomes, seeds, command), encoding="utf-8")
     print(args.out)
 
 

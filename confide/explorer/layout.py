@@ -200,7 +200,7 @@ def _folder_layout(folder: Path) -> Layout:
     if not predictions and not scores:
         raise InputError(
             f"run folder {folder} must hold predictions/ or scores/, but neither is there yet; "
-            f"finish it with: {_rerun(paths)}"
+            f"finish it with: {paths.finish_command}"
         )
     predicted_class_scores = paths.existing(paths.scores("predicted_class"))
     histories = {model: paths.history(model) for model in predictions}
@@ -229,7 +229,7 @@ def _folder_layout(folder: Path) -> Layout:
         history={model: path for model, path in histories.items() if any(path.glob("*.parquet"))},
         class_names=note.class_names,
         data=data,
-        rerun=_rerun(paths),
+        rerun=paths.finish_command,
         missing=_missing(paths, predictions, scores, models),
     )
 
@@ -281,18 +281,14 @@ def _data(manifest: Manifest, folder: Path) -> DataSource | Missing | None:
     return DataSource(source, dict(config.get("data_options") or {}), int(config.get("seed", 0)))
 
 
-def _rerun(paths: RunPaths) -> str:
-    return f"confide run {paths.config} --out {paths.folder}"
-
-
 def _missing(
     paths: RunPaths, predictions: Collection[str], scores: Mapping[str, Path], models: list[str]
 ) -> tuple[Missing, ...]:
     missing = []
     if not predictions:
-        missing.append(Missing("Predictions", "No model of this run has predicted yet.", _rerun(paths)))
+        missing.append(Missing("Predictions", "No model of this run has predicted yet.", paths.finish_command))
     elif absent := [model for model in models if model not in predictions]:
-        missing.append(Missing("Models", f"The run stopped before {', '.join(absent)}.", _rerun(paths)))
+        missing.append(Missing("Models", f"The run stopped before {', '.join(absent)}.", paths.finish_command))
     if not scores:
-        missing.append(Missing("Difficulty", "The run stopped before its samples were scored.", _rerun(paths)))
+        missing.append(Missing("Difficulty", "The run stopped before its samples were scored.", paths.finish_command))
     return tuple(missing)
