@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.kept import edges, entries, evaluation, numerics, parts, sets
+from tests.kept import draws, edges, entries, evaluation, numerics, parts, sets
 
 FAMILIES: dict[str, Callable[[], Iterator[tuple[str, Callable[[], Any]]]]] = {
     **entries.FAMILIES,
@@ -14,6 +14,7 @@ FAMILIES: dict[str, Callable[[], Iterator[tuple[str, Callable[[], Any]]]]] = {
     "beyond": edges.beyond_entries,
     "records": parts.record_entries,
     "searches": numerics.searches,
+    "draws": draws.draw_entries,
     "edges_of_evaluation": evaluation.evaluation_edges,
     "edges_of_sets": sets.set_edges,
 }
