@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.kept import draws, edges, entries, evaluation, numerics, parts, sets
+from tests.kept import draws, edges, entries, evaluation, numerics, parts, rows, sets
 
 FAMILIES: dict[str, Callable[[], Iterator[tuple[str, Callable[[], Any]]]]] = {
     **entries.FAMILIES,
@@ -15,6 +15,7 @@ FAMILIES: dict[str, Callable[[], Iterator[tuple[str, Callable[[], Any]]]]] = {
     "records": parts.record_entries,
     "searches": numerics.searches,
     "draws": draws.draw_entries,
+    "rows": rows.row_entries,
     "edges_of_evaluation": evaluation.evaluation_edges,
     "edges_of_sets": sets.set_edges,
 }
