@@ -71,8 +71,7 @@ SIZES = {"BLOCK", "CACHED", "CACHED_FLOAT64", "CACHED_SEARCH", "MEMORY", "DEVICE
 SPOKEN = {"warn", "step", "say"}
 """Warnings and lines of progress."""
 ON_GPU = ("gpu.py:", "kernels.py:", "launch.py:", "row_sums.py:", "statistics.py:_cuda#")
-"""Blocks of confide/simplex that run on a GPU alone, but for a few functions: what no fast test reaches there is counted
-by itself."""
+"""Blocks of confide/simplex that mostly run on a GPU alone: what no fast test reaches there is counted by itself."""
 CLOCKS = {"monotonic", "perf_counter", "process_time", "time_ns"}
 
 
