@@ -7,7 +7,7 @@ from PIL import Image, ImageFilter
 
 from confide import Predictions, difficulty
 from confide.checks import InputError
-from confide.difficulty.label_errors import _listed, label_fit, quality_flags
+from confide.difficulty.label_errors import OUTLIER, _listed, _log_deviation, _picture_flags, label_fit, quality_flags
 from confide.records import Scores
 
 
@@ -252,3 +252,33 @@ def test_a_picture_and_its_array_get_one_answer(pictures):
     assert (flags[:8] != "").all()
     assert quality_flags(files, 120).tolist() == flags.tolist()
     assert quality_flags(damaged.transpose(0, 2, 3, 1), 120).tolist() == flags.tolist()
+
+
+def test_pictures_are_flagged_beyond_five_robust_deviations_and_a_tenth_of_the_contrast():
+    usual = np.full(101, 50.0) + np.linspace(-1, 1, 101)
+    level = np.linspace(0.0, 255.0, 101)
+    plain = (usual, usual / 50, usual / 50, level)
+    assert set(_picture_flags(*plain)) == {""}
+    deviation = _log_deviation(plain[1])
+    assert np.median(deviation) == 0
+    assert np.median(np.abs(deviation)) == pytest.approx(
+        1 / (1.4826 + 1e-3 / np.median(np.abs(np.log(plain[1])))), rel=1e-3
+    )
+    for place, factor, word in ((1, 10.0, "noisy"), (2, 0.1, "blurred")):
+        bent = [own.copy() for own in plain]
+        bent[place][50] *= factor
+        assert abs(_log_deviation(bent[place])[50]) > OUTLIER
+        assert _picture_flags(*bent).tolist() == ["" if k != 50 else word for k in range(101)]
+        bent[place][50] = plain[place][50] / factor
+        assert set(_picture_flags(*bent)) == {""}
+    for contrast, words in (
+        (5.1, ["", ""]),
+        (4.9, ["dark", "bright"]),
+        (2.0, ["dark", "bright"]),
+        (1.99, ["constant"] * 2),
+    ):
+        bent = [own.copy() for own in plain]
+        bent[0][[0, 50, 100]] = contrast
+        flags = _picture_flags(*bent)
+        assert [flags[0], flags[100]] == words
+        assert flags[50] == ("constant" if contrast < 2 else "")
