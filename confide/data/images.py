@@ -454,7 +454,7 @@ class ImageOptions:
         check_choice(self.channels, (None, 1, 3), "channels")
         check_range(self.memory_gb, "memory_gb", 0)
         if self.size is not None:
-            sides = (self.size, self.size) if isinstance(self.size, int) else tuple(self.size)
+            sides = tuple(self.size) if isinstance(self.size, Sequence) else (self.size, self.size)
             if len(sides) != 2 or not all(isinstance(side, int) and side > 0 for side in sides):
                 raise InputError(f"size must be a side or (height, width) in whole pixels, got {self.size!r}")
 

@@ -147,11 +147,26 @@ def test_predictions_without_all_probabilities_are_refused():
 
 
 def test_a_mean_cost_of_two_samples_has_an_interval_and_one_has_none():
-    from confide.decisions.rules import _mean_cost
+    from confide.decisions.rules import Design, _mean_cost
 
     # Student's t with one degree of freedom: 2 -+ 12.706 * sqrt(2) / sqrt(2).
-    assert _mean_cost("cost", np.array([1.0, 3.0])).bounds == pytest.approx((2 - 12.7062, 2 + 12.7062), abs=1e-3)
-    assert _mean_cost("cost", np.array([1.0])).bounds is None
+    assert _mean_cost("cost", np.array([1.0, 3.0]), Design()).bounds == pytest.approx(
+        (2 - 12.7062, 2 + 12.7062), abs=1e-3
+    )
+    assert _mean_cost("cost", np.array([1.0]), Design()).bounds is None
+
+
+def test_the_interval_of_a_cost_counts_images_and_not_their_pixels():
+    rng = np.random.default_rng(0)
+    logits, labels = rng.normal(0, 2, (40, 2)).repeat(25, axis=0), rng.integers(0, 2, 40).repeat(25)
+    apart = confide.Predictions(logits, labels, columns={"image": np.arange(40).repeat(25)})
+    by_row, by_image = (
+        decisions.decide(p, [[0, 1], [5, 0]]).result.measured for p in (apart, apart.replace(unit="image"))
+    )
+    assert (by_image.high - by_image.low) > 4 * (by_row.high - by_row.low)
+    single = decisions.decide(apart.replace(unit="image").take(range(25)), [[0, 1], [5, 0]]).result
+    assert not single.measured.has_interval
+    assert "all samples lie in one 'image'" in single.warnings[0]
 
 
 @pytest.mark.parametrize(

@@ -12,23 +12,21 @@ import math
 import re
 import shutil
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import asdict, is_dataclass
 from functools import cache, partial
-from io import BytesIO, StringIO
+from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
-from zipfile import ZipFile
 
 import numpy as np
 import torch
 
 import confide
-from confide import calibrators, decisions, difficulty, losses, metrics, models, monitor, sets, shift, trust
+from confide import calibrators, decisions, difficulty, losses, metrics, models, sets, shift, trust
 from confide.calibrators import CALIBRATORS
 from confide.difficulty import DIFFICULTY
 from confide.evaluation import compare_groups, find_slices, label_thresholds
@@ -280,38 +278,6 @@ def _decided(make: Callable[..., Predictions], options: dict[str, Any]) -> Any:
         "actions": decided.actions,
         "result": decided.result("model", "raw") if callable(getattr(decided, "result", None)) else vars(decided),
     }
-
-
-def watch_entries() -> Iterator[tuple[str, Callable[[], Any]]]:
-    yield "plain", partial(_watched, {})
-    yield "risk", partial(_watched, {"risk": 0.2})
-    yield "point", partial(_watched, {"risk": 0.3, "point": True})
-    yield "cells", partial(_watched, {"cells": True})
-
-
-def _watched(options: dict[str, Any]) -> Any:
-    options = dict(options)
-    if options.pop("point", False):
-        options["point"] = confide.operating_point(predictions(), coverage=0.8)
-    if options.pop("cells", False):
-        moved = [predictions("train").logits * 0.9**k + torch.tensor([0, k % 4, 0, 0.0]) for k in range(12)]
-        options["cells"] = [Predictions(logits, labels("train"), split="val") for logits in moved]
-    with TemporaryDirectory() as folder, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        watch = monitor.Monitor(predictions(), file=Path(folder) / "watch.jsonl", **options)
-        for week, scale in enumerate((1.0, 0.5, 0.2)):
-            ids = np.arange(N) + 1000 * (week + 1)
-            watch.update(Predictions(predictions("test").logits * scale, ids=ids, class_names=NAMES), f"week {week}")
-            watch.labels(ids[:100], labels("test")[:100].tolist())
-        page = Path(folder) / "page.html"
-        monitor.write_page(watch, page)
-        return {
-            "batches": [{name: value for name, value in vars(b).items() if name != "time"} for b in watch.batches],
-            "estimates": [asdict(b.estimate) for b in watch.batches],
-            "seen": [b.seen for b in watch.batches],
-            "alarms": [asdict(a) for a in watch.alarms],
-            "page": visible(page.read_text()),
-        }
 
 
 def visible(page: str) -> list[str]:
@@ -583,7 +549,10 @@ def _loss(word: str, options: dict[str, Any], n: int, scale: float) -> Any:
         module = losses.create(word, reduction="none", **options)
         values = module(logits, own, **needs_of(word, n))
         values.sum().backward()
-        results.append({"values": values, "gradient": logits.grad})
+        gradient = logits.grad
+        if (word, options.get("form"), scale) == ("selective_au", "released", 0.0):
+            gradient = gradient.sum(dim=0)  # which of equal scores is the quantile is for torch's sort to say
+        results.append({"values": values, "gradient": gradient})
     return results
 
 
@@ -1073,130 +1042,7 @@ def _drawn(make: Callable[[], Any]) -> Any:
     return drawn
 
 
-# What people see: pages, printed tables, answers of the explorer.
-
-
-def page_entries() -> Iterator[tuple[str, Callable[[], Any]]]:
-    from tests.report.conftest import make_evaluation
-
-    yield "whole", lambda: visible(_page_of(400))
-    yield "few", lambda: visible(_page_of(40))
-    yield "marks of the whole", lambda: _marks(_page_of(400))
-    for name, make in _pages().items():
-        yield name, lambda make=make: _told_beside(_page_of(40), make)
-    yield "captions", lambda: _captions(make_evaluation(400, pictures=False))
-
-
-@cache
-def _page_of(n: int) -> str:
-    from confide.report import render_report
-    from tests.report.conftest import make_evaluation
-
-    return render_report(make_evaluation(n, pictures=False))
-
-
-def _marks(page: str) -> Any:
-    """What a page is made of: its elements by class, and the names that they have for those who do not see."""
-    body = re.sub(r"(?s)<(script|style)\b.*?</\1>", " ", page)
-    kind = re.compile(r'class="([^"]*)"')
-    elements: Counter[str] = Counter()
-    for tag, rest in re.findall(r"<(\w+)([^>]*)>", body):
-        elements[" ".join([tag, *kind.findall(rest)])] += 1
-    return {
-        "elements": dict(sorted(elements.items())),
-        "names": re.findall(r'(?:aria-label|title|alt|href)="([^"]*)"', body),
-    }
-
-
-def _told_beside(usual: str, make: Callable[[], Any]) -> Any:
-    """What a page says that the usual one does not, and which of its elements differ in number."""
-    from confide.report import render_report
-
-    evaluation = _or_line(make)
-    if isinstance(evaluation, str):
-        return evaluation
-    page, known = render_report(evaluation), set(visible(usual))
-    own, other = _marks(page), _marks(usual)
-    elements = own["elements"]
-    differs = {k: n for k, n in elements.items() if n != other["elements"].get(k)}
-    words = [line for line in visible(page) if line not in known]
-    names = [name for name in own["names"] if name not in other["names"]]
-    return {"words": "\n".join(words), "names": "\n".join(names), "elements": differs}
-
-
-def _captions(evaluation: Any) -> Any:
-    from confide.report import verdict_sentence
-
-    return [verdict_sentence(evaluation), repr(evaluation)]
-
-
-def _pages() -> dict[str, Callable[[], Any]]:
-    """Evaluations of every kind, and what a whole one lacks in turn."""
-    from dataclasses import replace
-
-    from tests.report.conftest import make_evaluation
-
-    @cache
-    def small() -> Any:
-        return make_evaluation(40, pictures=False)
-
-    def without(*names: str) -> Callable[[], Any]:
-        return lambda: replace(small(), **dict.fromkeys(names, ()))
-
-    def rows(change: Callable[[Any], Any]) -> Callable[[], Any]:
-        return lambda: replace(small(), measurements=tuple(m for m in map(change, small().measurements) if m))
-
-    def curves(change: Callable[[Any], Any]) -> Callable[[], Any]:
-        return lambda: replace(small(), curves=tuple(c for c in map(change, small().curves) if c))
-
-    several = partial(
-        Predictions.multilabel, features("val")[:, :3], (features("train")[:, :3] > 0).astype(int), split="val"
-    )
-    pairs = partial(Predictions.from_pairs, [1, 0, 1, 1, 0, 1] * 10, np.linspace(0.3, 1, 60))
-    top = partial(Predictions.from_top1, labels("val"), labels("test"), np.linspace(0.2, 1, N))
-    scores = confide.Scores(np.arange(N), np.linspace(-1, 1, N) ** 3, "rmd")
-    pages: dict[str, Callable[[], Any]] = {
-        name: without(name)
-        for name in ("comparisons", "operating_points", "samples", "sets", "decisions", "curves", "warnings")
-    }
-    pages |= {
-        "without intervals": rows(lambda m: replace(m, bounds=(math.nan, math.nan))),
-        "without chance": rows(lambda m: replace(m, chance=None, chance_high=None, p_value=None)),
-        "certainly off": rows(lambda m: replace(m, p_value=0.0 if m.p_value is not None else None)),
-        "certainly calibrated": rows(lambda m: replace(m, p_value=0.9 if m.p_value is not None else None)),
-        "raw alone": rows(lambda m: m if m.stage == "raw" else None),
-        "one model": rows(lambda m: m if m.model == "cross_entropy" else None),
-        "no groups": rows(lambda m: m if m.group is None else None),
-        "val alone": rows(lambda m: replace(m, split="val")),
-        "no accuracy": rows(lambda m: None if m.metric == "accuracy" else m),
-        "nothing known": rows(lambda m: replace(m, value=math.nan)),
-        "underconfident": rows(
-            lambda m: replace(m, value=-m.value, bounds=None) if m.metric == "confidence_gap" else m
-        ),
-        **{
-            f"without curves of {kind}": curves(lambda c, kind=kind: None if c.kind.startswith(kind) else c)
-            for kind in ("reliability", "risk", "confidence", "error", "shift", "ood", "rmd", "difficulty")
-        },
-        "curves of one model": curves(lambda c: c if c.model == "cross_entropy" else None),
-        "curves as trained": curves(lambda c: c if c.stage == "raw" else None),
-        "evaluated": lambda: confide.evaluate(predictions("test"), "all", title="Mine"),
-        "weighted": lambda: confide.evaluate(weighted("test"), "all"),
-        "by unit": lambda: confide.evaluate(by_unit("test")),
-        "by site": lambda: confide.evaluate(predictions("test"), by=["site", "class"]),
-        "by difficulty": lambda: confide.evaluate(predictions("test"), scores=scores),
-        "prior": lambda: confide.evaluate(predictions("test"), prior=(0.1, 0.2, 0.3, 0.4)),
-        "trust": lambda: confide.evaluate(predictions("test"), trust={"mcp": trust.fit("mcp")(predictions("test"))}),
-        "several labels": lambda: confide.evaluate(several()),
-        "pairs": lambda: confide.evaluate(pairs()),
-        "top one": lambda: confide.evaluate(top()),
-        "one sample": lambda: confide.evaluate(predictions("test").take(np.arange(1))),
-        "two samples": lambda: confide.evaluate(predictions("test").take(np.arange(2))),
-        "all right": lambda: confide.evaluate(Predictions(9 * np.eye(4)[labels("test")], labels("test"))),
-        "all wrong": lambda: confide.evaluate(Predictions(9 * np.eye(4)[(labels("test") + 1) % 4], labels("test"))),
-        "no intervals": lambda: confide.evaluate(predictions("test"), intervals=False),
-        "two classes": lambda: confide.evaluate(Predictions(predictions("test").logits[:, :2], labels("test") % 2)),
-    }
-    return pages
+# What people see: printed tables.
 
 
 @cache
@@ -1494,265 +1340,12 @@ def _options() -> Any:
     return flags
 
 
-@cache
-def explorer_app(source: str) -> Any:
-    from confide.explorer import open_layout
-    from confide.explorer.server import create_app
-    from confide.explorer.session import Explorer
-    from tests.explorer.conftest import make_run
-
-    kept = TemporaryDirectory()
-    folder = Path(kept.name).resolve()
-    if source in ("run", "tagged"):
-        path = make_run(folder / "run", {"train": 16, "val": 24, "test": 36})
-    elif source == "scores":
-        path = folder / "scores.parquet"
-        scores = confide.Scores(np.arange(N), np.linspace(-1, 1, N) ** 3, "rmd", {}, labels("test"))
-        scores.save(path)
-    elif source == "pairs":
-        path = folder / "pairs.npz"
-        Predictions.from_pairs([1, 0, 1, 1, 0, 1] * 10, np.linspace(0.3, 1, 60), topic=np.array(list("abc") * 20)).save(
-            path
-        )
-    elif source == "unlabelled":
-        path = folder / "new.npz"
-        Predictions(predictions("test").logits, split="test", class_names=NAMES).save(path)
-    else:
-        path = folder / "predictions.parquet"
-        predictions("test").save(path)
-    explorer = Explorer(open_layout(path))
-    atexit.register(explorer.close)
-    return create_app(explorer), kept
-
-
-RUN_TARGETS = """
-about
-alive
-report
-classes
-classes?text=co
-classes?text=zzz
-find?
-find?row=3&from=0&count=5
-find?split=test
-find?split=val&split=test
-find?label=1
-find?label=coat&label=shirt
-find?label=
-find?label=4
-find?label=3
-find?prediction=1&outcome=right
-find?outcome=wrong
-find?difficulty=1..2
-find?difficulty=..1
-find?difficulty=1..
-find?difficulty=..
-find?difficulty=x..y
-find?confidence=0.5..0.5
-find?c.camera=phone
-find?c.camera=z
-find?camera=a
-find?tag=none
-find?tag=any
-find?tag=drop
-find?tag=odd
-find?search=test-01
-find?search=TEST-01&split=test
-find?lasso=0,0;1,0;1,1
-find?lasso=0,0;1,0
-find?lasso=0,0;1,0;1
-find?sort=label
-find?sort=-confidence
-find?sort=nothing
-find?nothing=1
-find?open=confidence
-find?with=other-loss&cells=rw
-find?with=other-loss&cells=rr&cells=ww
-find?with=other-loss&cells=xx
-find?with=other-loss&disagree=1
-find?with=other-loss&other=0.5..
-find?with=other-loss&surer=0.1..
-find?with=other-loss&surer=..-0.1
-find?cells=rw
-find?with=nobody
-find?model=other-loss
-find?model=nobody
-find?stage=nothing
-check?model=other-loss&label=1&label=9&nothing=1&sort=x
-check?cells=rw&with=other-loss
-check?label=1&model=nobody
-rows?from=0&count=5
-rows?from=0&count=5&sort=-difficulty
-rows?from=0&count=5&sort=difficulty
-rows?from=0&count=5&sort=confidence&outcome=wrong
-rows?from=0&count=5&split=val
-rows?from=0&count=5&model=other-loss
-rows?from=0&count=5&model=other-loss&with=plain
-rows?from=0&count=5&confidence=0.1..0.9&tag=none
-rows?from=0&count=5&search=test-01
-rows?from=70&count=50
-rows?from=76&count=1
-rows?from=75&count=1
-rows?from=0&count=0
-rows?from=0&count=1
-rows?from=0&count=100000
-rows?from=-1&count=1
-rows?from=x&count=1
-sample?row=3
-sample?row=0&model=other-loss
-sample?row=75
-sample?row=76
-sample?row=40&with=other-loss
-neighbours?row=3
-neighbours?row=75
-parts?row=3
-parts?row=20
-history?row=3
-history?row=3&model=other-loss
-history?row=75
-compare?with=other-loss
-compare?with=other-loss&disagree=rw
-compare?with=other-loss&cell=rw
-compare?with=other-loss&area=0,0,0.5,0.5
-compare?with=other-loss&area=0,0,0.5
-compare?with=other-loss&split=test&cell=ww&cell=rr
-compare?
-locate?id=test-005&split=test
-locate?id=test-005&split=test&in=test&sort=confidence
-locate?id=test-005&split=test&in=val
-locate?id=val-005&split=val&outcome=wrong
-locate?id=nobody
-locate?id=nobody&split=test
-reliability?
-reliability?split=test
-reliability?outcome=right
-reliability?label=1&split=test
-reliability?model=other-loss&split=val
-confusion?
-confusion?split=test
-confusion?model=other-loss&outcome=wrong
-slices?
-slices?split=test
-export?format=csv&what=selection
-export?format=json&what=selection&outcome=wrong
-export?format=csv&what=tags
-export?format=labelstudio&label=1&sort=-difficulty
-export?format=csv&label=1&sort=-difficulty
-export?format=odd
-export?what=odd
-picture?row=3
-picture?row=3&small=1
-picture?row=76
-views
-changes?since=0
-changes?since=5
-changes?since=-1
-"""
-FILE_TARGETS = """
-about
-find?
-find?outcome=wrong
-find?label=1
-find?confidence=0.5..
-find?site=north
-find?difficulty=0..1
-rows?from=0&count=4
-rows?from=0&count=4&sort=-confidence
-sample?row=3
-neighbours?row=3
-parts?row=3
-history?row=3
-reliability?
-confusion?
-slices?
-compare?with=other
-locate?id=5&split=test
-export?format=csv&what=selection
-picture?row=3
-"""
-CHANGES = (
-    ("PUT", "tag?row=3", {"action": "drop"}),
-    ("PUT", "tag?row=4", {"action": "relabel", "new_label": 2, "note": "seen"}),
-    ("PUT", "tag?row=5", {"action": "relabel", "new_label": 9}),
-    ("PUT", "tag?row=5", {"action": "odd"}),
-    ("PUT", "tag?row=5", {"note": "only"}),
-    ("PUT", "tag?row=99", {"action": "drop"}),
-    ("PATCH", "tag", {"split": "test", "id": "test-003", "action": "keep"}),
-    ("PATCH", "tag", {"split": "test", "id": "nobody", "action": "keep"}),
-    ("POST", "tags", {"rows": [], "action": "keep"}),
-    ("POST", "tags", {"rows": [0, 75], "note": "both"}),
-    ("POST", "tags", {"rows": [1, 2, 3], "action": "keep"}),
-    ("POST", "tags?label=1&split=val", {"all": True, "action": "drop"}),
-    ("POST", "tags", {"rows": [1, 99], "action": "keep"}),
-    ("POST", "tags", {"rows": "x", "action": "keep"}),
-    ("GET", "find?tag=any", None),
-    ("GET", "find?tag=drop", None),
-    ("GET", "find?tag=note", None),
-    ("GET", "find?tag=none&split=val", None),
-    ("GET", "rows?from=0&count=8&tag=any", None),
-    ("GET", "sample?row=4", None),
-    ("GET", "changes?since=0", None),
-    ("GET", "changes?since=2", None),
-    ("GET", "export?format=csv&what=tags", None),
-    ("POST", "undo", {"undo": "nobody"}),
-    ("PUT", "view", {"name": "mine", "query": "label=1"}),
-    ("PUT", "view", {"name": "", "query": "label=1"}),
-    ("GET", "views", None),
-    ("PUT", "tag?row=3", {"action": None, "note": ""}),
-    ("GET", "find?tag=any", None),
-)
-
-
-def explorer_entries() -> Iterator[tuple[str, Callable[[], Any]]]:
-    for target in RUN_TARGETS.strip().splitlines():
-        yield target, partial(_asked, "run", target)
-    for source in ("predictions", "scores", "pairs", "unlabelled"):
-        for target in FILE_TARGETS.strip().splitlines():
-            yield f"{source}: {target}", partial(_asked, source, target)
-    yield "changes one after the other", _changed
-
-
-def _asked(source: str, target: str, method: str = "GET", body: Any = None) -> Any:
-    from tests.hostile.conftest import ask
-
-    app, kept = explorer_app(source)
-    sent = b"" if body is None else json.dumps(body).encode()
-    reply = ask(app, f"/api/{target}", method, sent, x_confide="1")
-    kind = reply.headers.get("content-type", "")
-    if kind.startswith("image/"):
-        return {"status": reply.status, "type": kind}
-    content = reply.content
-    if content[:2] == b"PK":
-        with ZipFile(BytesIO(content)) as archive:
-            texts = [archive.read(name) for name in archive.namelist() if name.endswith((".json", ".xml", ".csv"))]
-            content = b"\n".join([" ".join(archive.namelist()).encode(), *texts])
-    text = content.decode("utf-8", "replace").replace(str(Path(kept.name).resolve()), "FOLDER")
-    text = re.sub(
-        r"v?\d+\.\d+\.\d+[\w.+-]*|\d{4}-\d\d-\d\d[T ]?[\d:+Z.]*|\"(etag|token|version|stamp|undo)\": ?\"[^\"]*\"",
-        "",
-        text,
-    )
-    return {"status": reply.status, "type": kind, "text": text[:9000]}
-
-
-def _changed() -> Any:
-    explorer_app.cache_clear()
-    try:
-        return {
-            f"{k} {method} {target}": _asked("tagged", target, method, body)
-            for k, (method, target, body) in enumerate(CHANGES)
-        }
-    finally:
-        explorer_app.cache_clear()
-
-
 FAMILIES: dict[str, Callable[[], Iterator[tuple[str, Callable[[], Any]]]]] = {
     "calibrators": calibrator_entries,
     "metrics": metric_entries,
     "evaluation": evaluation_entries,
     "sets": set_entries,
     "decisions": decision_entries,
-    "monitor": watch_entries,
     "trust": trust_entries,
     "difficulty": difficulty_entries,
     "numerics": numeric_entries,
@@ -1764,9 +1357,7 @@ FAMILIES: dict[str, Callable[[], Iterator[tuple[str, Callable[[], Any]]]]] = {
     "answers": answer_entries,
     "dense": dense_entries,
     "plot": plot_entries,
-    "report": page_entries,
     "cli": command_entries,
-    "explorer": explorer_entries,
 }
 
 
