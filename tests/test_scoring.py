@@ -11,11 +11,12 @@ import pytest
 from confide import Features, Predictions, Scores, difficulty
 from confide.checks import InputError
 from confide.files import formats
-from confide.records import Split
+from confide.records import Dataset, Split
 from confide.scoring import (
     ScoredData,
     ScoringRequest,
     _check_labels,
+    _data_notes,
     _is_extractor,
     _only_numbered,
     fitted_extractor,
@@ -183,3 +184,20 @@ def test_classes_of_other_data_are_found_by_name(
         unknown = replace(fitted, source=replace(fitted.source, class_names=("a", "b", "x")))
         with pytest.raises(InputError, match="but 'c' is none of a, b, x; add --labels predicted"):
             _labels_of_the_fit(unknown, rows, samples)
+
+
+def test_what_was_cut_off_or_not_read_is_told() -> None:
+    part = Split(np.zeros((4, 2)), np.arange(4) % 2, np.arange(4))
+    splits = {"train": part, "val": part.take(np.arange(2)), "test": part.take(np.arange(3))}
+    own = Dataset("own", "rows", splits, ("a", "b"))
+    assert _data_notes(own, "train") == []
+    cut = replace(own, cut_from={"val": "train", "train": "all"})
+    (note,) = _data_notes(cut, "train")
+    assert note.startswith("4 of 9 samples were scored: val were cut off")
+    (other,) = _data_notes(cut, "test")
+    assert "train and val were cut off" in other
+    for count, words in ((1, "1 input could not be read: x0"), (3, "3 inputs could not be read: x0, x1, x2")):
+        lost = replace(own, set_aside=tuple((f"x{k}", "damaged") for k in range(count)))
+        assert _data_notes(lost, "train") == [words]
+    many = replace(own, set_aside=tuple((f"x{k}", "damaged") for k in range(4)))
+    assert _data_notes(many, "train") == ["4 inputs could not be read: x0, x1, x2, ..."]

@@ -70,8 +70,8 @@ DRAWING_CALLS = {"Scale", "Canvas", "canvas", "ticks", "axis", "axes", "figure",
 SIZES = {"BLOCK", "CACHED", "CACHED_FLOAT64", "CACHED_SEARCH", "MEMORY", "DEVICE_MEMORY"}
 SPOKEN = {"warn", "step", "say"}
 """Warnings and lines of progress."""
-ON_GPU = ("simplex/gpu.py", "simplex/kernels.py", "simplex/launch.py", "simplex/row_sums.py")
-"""Files of which most runs on a GPU alone: what no fast test reaches there is counted by itself."""
+ON_GPU = ("gpu.py:", "kernels.py:", "launch.py:", "row_sums.py:", "statistics.py:_cuda#")
+"""Blocks of confide/simplex that mostly run on a GPU alone: what no fast test reaches there is counted by itself."""
 CLOCKS = {"monotonic", "perf_counter", "process_time", "time_ns"}
 
 
@@ -475,7 +475,8 @@ class Runs:
         if fresh:  # the code runs as the package is loaded: a new process for its family's tests
             reaching = [name for name, run in self.tests.items() if run.passes and is_own(name, mutant)]
         if not reaching:
-            return "on a GPU" if mutant.path.endswith(ON_GPU) else "not reached", 0
+            of_gpu = any(mutant.block.startswith(f"confide/simplex/{part}") for part in ON_GPU)
+            return "on a GPU" if of_gpu else "not reached", 0
         chosen: list[str] = []
         whole = 0.0
         for took, name in sorted((self.tests[name].seconds, name) for name in reaching):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,7 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 
 from confide import Features, Predictions, calibrators, trust
-from confide.calibrators.binary_maps import centred_nodes, platt_line, venn_abers_table
+from confide.calibrators.binary_maps import _Steps, centred_nodes, platt_line, venn_abers_table
 from confide.calibrators.per_sample import kernel_density
 from confide.checks import InputError
 
@@ -198,3 +199,26 @@ def test_one_score_alone_has_a_venn_abers_table():
     table = venn_abers_table(np.full(4, 0.3), np.array([True, False, False, False]))["table"]
     p0, p1 = 1 / 5, 2 / 5  # the new point as a miss and as a hit among the four
     np.testing.assert_allclose(table, [p1 / (1 + p1), p1 / (1 - p0 + p1), 1 / (2 - p0)])
+
+
+def test_steps_of_every_beginning_are_isotonic_regressions():
+    draws = np.random.default_rng(0)
+    for n in (1, 2, 3, 8, 20):
+        weights = draws.integers(1, 4, n).astype(float)
+        hits = np.floor(draws.random(n) * (weights + 1))
+        steps = _Steps.of(weights, hits)
+        assert steps.top[0] == -1
+        for size in range(1, n + 1):
+            levels, place = [], int(steps.top[size])
+            while place >= 0:
+                levels.append((steps.hits[place] / steps.weight[place], steps.weight[place]))
+                place = int(steps.before[place])
+            rising = [level for level, _ in reversed(levels)]
+            assert all(a < b for a, b in itertools.pairwise(rising))
+            # The largest of the smallest means of the rates around a place.
+            rates = [
+                max(min(hits[a : b + 1].sum() / weights[a : b + 1].sum() for b in range(k, size)) for a in range(k + 1))
+                for k in range(size)
+            ]
+            np.testing.assert_allclose(np.unique(np.round(rising, 12)), np.unique(np.round(rates, 12)))
+            assert sum(own for _, own in levels) == weights[:size].sum()

@@ -11,6 +11,7 @@ import torch
 import confide
 from confide import monitor
 from confide.calibrators.groups import MOST_VALUES, grouping
+from confide.calibrators.linear_maps import ScaledRows
 from confide.checks import InputError, as_tensor, check_kind, check_number, check_range, check_seed
 from confide.decisions.rules import _cost_doubts
 from confide.difficulty.combined import _directions
@@ -336,3 +337,11 @@ def test_stages_of_an_evaluation_have_titles_and_raw_has_none():
     plain, moved = confide.evaluate(SIXTY, ["ece"]), confide.evaluate(after, ["ece"], stage="temperature")
     assert dict(plain.stage_titles) == {}
     assert list(moved.stage_titles) == ["temperature"]
+
+
+@pytest.mark.parametrize(("rows", "dtype"), [(4, torch.float64), (5, torch.float32)])
+def test_searches_over_as_many_logits_as_fit_are_in_float64(rows, dtype, monkeypatch):
+    monkeypatch.setattr("confide.calibrators.linear_maps.VECTOR_FLOAT64_ELEMENTS", 12)
+    logits = torch.eye(3)[torch.arange(rows) % 3]
+    assert ScaledRows(logits, torch.arange(rows) % 3).dtype == dtype
+    assert ScaledRows(logits.double(), torch.arange(rows) % 3).dtype == torch.float64

@@ -10,9 +10,14 @@ from confide.checks import InputError
 from confide.difficulty.label_errors import (
     BINS,
     FINENESS,
+    OUTLIER,
     TAIL_POWERS,
     _fit_floor,
     _listed,
+    _log_deviation,
+    _picture_flags,
+    _pixels,
+    _statistics,
     _TailFits,
     label_fit,
     quality_flags,
@@ -296,3 +301,57 @@ def test_a_picture_and_its_array_get_one_answer(pictures):
     assert (flags[:8] != "").all()
     assert quality_flags(files, 120).tolist() == flags.tolist()
     assert quality_flags(damaged.transpose(0, 2, 3, 1), 120).tolist() == flags.tolist()
+
+
+def test_pictures_are_flagged_beyond_five_robust_deviations_and_a_tenth_of_the_contrast():
+    usual = np.full(101, 50.0) + np.linspace(-1, 1, 101)
+    level = np.linspace(0.0, 255.0, 101)
+    plain = (usual, usual / 50, usual / 50, level)
+    assert set(_picture_flags(*plain)) == {""}
+    deviation = _log_deviation(plain[1])
+    assert np.median(deviation) == 0
+    assert np.median(np.abs(deviation)) == pytest.approx(
+        1 / (1.4826 + 1e-3 / np.median(np.abs(np.log(plain[1])))), rel=1e-3
+    )
+    for place, factor, word in ((1, 10.0, "noisy"), (2, 0.1, "blurred")):
+        bent = [own.copy() for own in plain]
+        bent[place][50] *= factor
+        assert abs(_log_deviation(bent[place])[50]) > OUTLIER
+        assert _picture_flags(*bent).tolist() == ["" if k != 50 else word for k in range(101)]
+        bent[place][50] = plain[place][50] / factor
+        assert set(_picture_flags(*bent)) == {""}
+    for contrast, words in (
+        (5.1, ["", ""]),
+        (4.9, ["dark", "bright"]),
+        (2.0, ["dark", "bright"]),
+        (1.99, ["constant"] * 2),
+    ):
+        bent = [own.copy() for own in plain]
+        bent[0][[0, 50, 100]] = contrast
+        flags = _picture_flags(*bent)
+        assert [flags[0], flags[100]] == words
+        assert flags[50] == ("constant" if contrast < 2 else "")
+
+
+def test_the_numbers_of_a_picture_are_those_of_both_directions():
+    pixels = np.array([[[0, 0, 0], [0, 6, 0], [0, 0, 3]]], dtype=np.float32)
+    contrast, roughness, detail, level = _statistics(pixels)
+    steps = (6 + 6 + 3) / 6 + (6 + 6 + 3) / 6  # between rows, and between columns
+    turns = (12 + 3) / 3 + (12 + 3) / 3
+    assert contrast == pytest.approx(pixels.std())
+    assert roughness == pytest.approx(steps / pixels.std(), rel=1e-4)
+    assert detail == pytest.approx(turns / steps, rel=1e-4)
+    assert level == 1
+    tall = np.array([[[0, 0, 0, 0], [9, 9, 9, 9]]], dtype=np.float32)
+    assert _statistics(tall) == pytest.approx(_statistics(tall.transpose(0, 2, 1)))
+    assert _statistics(tall)[1:3] == pytest.approx((9 / 4.5, 0), rel=1e-4)
+    assert _statistics(np.zeros((1, 1, 1), dtype=np.float32)) == (0, 0, 0, 0)
+
+
+def test_pictures_of_any_layout_have_their_colours_first():
+    grey, first, last = (np.zeros(shape, dtype=np.uint8) for shape in ((4, 5), (3, 4, 5), (4, 5, 3)))
+    assert [_pixels(own).shape for own in (grey, first, last)] == [(1, 4, 5), (3, 4, 5), (3, 4, 5)]
+    assert _pixels(np.zeros((1, 4, 5), dtype=np.uint8)).shape == (1, 4, 5)
+    for other in (np.zeros((4, 5)), np.zeros(5, dtype=np.uint8), np.zeros((1, 2, 3, 4), dtype=np.uint8)):
+        assert _pixels(other) is None
+    assert quality_flags(["a1", "a", " ?b "], 3).tolist() == ["", "empty", "empty"]

@@ -90,15 +90,13 @@ def metric_entries() -> Iterator[tuple[str, Callable[[], Any]]]:
 
 
 def _measured(shape: str) -> Any:
-    return {word: or_line(lambda word=word: _numbers(getattr(metrics, word)(odd(shape)))) for word in metrics.names()}
+    return {
+        word: or_line(lambda word=word: entries.numbers(getattr(metrics, word)(odd(shape)))) for word in metrics.names()
+    }
 
 
 def _cornered(word: str, shape: str, corner: Mapping[str, Any]) -> Any:
-    return _numbers(getattr(metrics, word)(odd(shape), **corner))
-
-
-def _numbers(measured: Any) -> Any:
-    return [float(measured), getattr(measured, "n", None)]
+    return entries.numbers(getattr(metrics, word)(odd(shape), **corner))
 
 
 def fitted_entries() -> Iterator[tuple[str, Callable[[], Any]]]:

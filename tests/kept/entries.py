@@ -137,7 +137,14 @@ def calibrator_entries() -> Iterator[tuple[str, Callable[[], Any]]]:
 
 
 def measured(word: str, make: Callable[[], Predictions]) -> Any:
-    return float(getattr(metrics, word)(make()))
+    return numbers(getattr(metrics, word)(make()))
+
+
+def numbers(found: Any) -> Any:
+    """Every number of a measurement: its interval, and what chance would show."""
+    if not isinstance(found, confide.Measurement):
+        return float(found)
+    return [found.value, found.low, found.high, found.chance, found.chance_high, found.p_value, found.n]
 
 
 def rows(evaluation: Any) -> Any:

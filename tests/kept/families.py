@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.kept import asked, edges, entries, evaluation, limits, numerics, pages, parts, sets
+from tests.kept import asked, draws, edges, entries, evaluation, limits, numerics, pages, parts, rows, sets
 
 FAMILIES: dict[str, Callable[[], Iterator[tuple[str, Callable[[], Any]]]]] = {
     **entries.FAMILIES,
@@ -18,6 +18,8 @@ FAMILIES: dict[str, Callable[[], Iterator[tuple[str, Callable[[], Any]]]]] = {
     "limits": limits.limit_entries,
     "records": parts.record_entries,
     "searches": numerics.searches,
+    "draws": draws.draw_entries,
+    "rows": rows.row_entries,
     "edges_of_evaluation": evaluation.evaluation_edges,
     "edges_of_sets": sets.set_edges,
 }

@@ -11,6 +11,7 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
+from confide.difficulty.from_features import _first_centres
 from confide.numerics import binning, binomial, blocks, gaussians, kernels, logistic, minimise, neighbours
 from tests.kept import entries
 from tests.kept.edges import or_line
@@ -433,6 +434,9 @@ def tails_and_blocks() -> Iterator[Entry]:
                         lambda: neighbours.nearest_neighbours(t, t, k, exclude_self=own)
                     ),
                 )
+    wide = draw.normal(size=(2100, 2))
+    for n, k in ((2100, 3), (300, 120), (9, 9), (5, 1)):
+        yield f"first centres {n} {k}", lambda n=n, k=k: _first_centres(wide[:n], k, np.random.default_rng(1))
     zero = np.concatenate([points[:4], np.zeros((1, 3))])
     yield (
         "unit rows",

@@ -13,6 +13,7 @@ import torch
 
 import confide
 from confide import calibrators, difficulty, sets
+from confide.calibrators.groups import label_folds
 from confide.difficulty.harden import export
 from confide.evaluation import TrustFiles, compare, fit_and_compare, read_evidence
 from confide.evaluation.compare import holm, mcnemar
@@ -45,6 +46,8 @@ def record_entries() -> Iterator[tuple[str, Callable[[], Any]]]:
         ],
     )
     yield "joined", _joined
+    yield "label folds", _label_folds
+    yield "choices", _choices
     for word, by in (("lac", None), ("aps", "class"), ("lac", "site"), ("lac", "cluster")):
         yield f"merged {word} {by}", lambda word=word, by=by: _merged(word, by)
     yield "frames", _frames
@@ -71,6 +74,40 @@ def record_entries() -> Iterator[tuple[str, Callable[[], Any]]]:
     others = [Predictions(p * entries.predictions().logits, entries.predictions().labels) for p in (0.5, 0.8, 1.4)]
     yield "groups unpaired", lambda: compare_groups(others[:2], others, metrics=["nll", "ece", "accuracy"])
     yield "compared", lambda: [compare(others[0], others[2], metrics="all"), compare(others[0], others[0])]
+
+
+def _pairs(unit: str | None = None) -> Predictions:
+    right = entries.labels("val") == entries.labels("test")
+    return Predictions.from_pairs(right, np.linspace(0.05, 0.95, 160), unit=unit, visit=np.arange(160) // 4)
+
+
+def _label_folds() -> Any:
+    plain = entries.predictions()
+    renamed = Predictions(plain.logits[:, [2, 0, 3, 1]], torch.tensor([1, 3, 0, 2])[plain.labels], ids=plain.ids)
+    records = (
+        plain,
+        renamed,
+        entries.by_unit(),
+        _pairs(),
+        _pairs("visit"),
+        plain.replace(ids=[f"s{k}" for k in range(160)]),
+    )
+    folds = [label_folds(record, 3, 5, renamed_alike=alike) for record in records for alike in (False, True)]
+    return [[fold[:24].tolist(), np.bincount(fold).tolist()] for fold in folds]
+
+
+def _choices() -> Any:
+    words = ["temperature", "histogram"]
+    one_visit = entries.predictions().replace(columns={"visit": np.zeros(160)}, unit="visit")
+    told = [
+        or_line(lambda: calibrators.choose(entries.predictions(), words, folds=3, by="site")),
+        or_line(lambda: calibrators.choose(entries.by_unit(), words, folds=3)),
+        or_line(lambda: calibrators.choose(_pairs(), ["temperature", "histogram"], folds=3)),
+        or_line(lambda: calibrators.choose(entries.predictions().take(np.arange(6)), words, folds=3)),
+        or_line(lambda: calibrators.choose(entries.predictions().take(np.arange(5)), words, folds=3)),
+        or_line(lambda: calibrators.choose(one_visit, words, folds=3)),
+    ]
+    return [one if isinstance(one, str) else [one.word, [[c.word, c.score] for c in one.candidates]] for one in told]
 
 
 def _twice(inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

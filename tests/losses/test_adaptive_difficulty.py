@@ -112,3 +112,16 @@ def test_bad_groups_get_one_clear_line():
         loss.update(logits, labels, groups=torch.zeros(3, dtype=torch.int64))
     with pytest.raises(InputError, match="whole numbers"):
         loss.update(logits, labels, groups=torch.zeros(10))
+
+
+@pytest.mark.parametrize("num_classes", [2, 3, 10])
+def test_doubt_is_asked_for_up_to_nine_tenths_of_a_uniform_prediction(num_classes):
+    loss = losses.create("adaptive_difficulty", num_groups=4)
+    loss.doubts.copy_(torch.tensor([0.0, 0.2, 0.95, 0.99], dtype=torch.float64))
+    found = loss.strengths(num_classes)
+    most = 0.9 * (num_classes - 1) / num_classes
+    for value, doubt in zip(found.tolist()[1:], (0.2, 0.95, 0.99), strict=True):
+        d = min(doubt, most)
+        odds = torch.log(torch.tensor((num_classes - 1) * (1 - d) / d, dtype=torch.float64))
+        assert value == pytest.approx(float(1 / ((1 - d) * odds)))
+    assert found[0] == 0

@@ -56,7 +56,16 @@ def test_sets_and_scores_are_those_of_the_definition(word, options, dtype, class
     spread = np.quantile(scores, (0.0, 0.1, 0.5, 0.9, 1.0))
     by_class = np.resize([spread[2] + 1e-9, np.inf, spread[1] + 1e-9, -1.0], (1, classes))
     by_sample = np.resize([spread[3] + 1e-9, -1.0, spread[1] + 1e-9, np.inf, spread[0] + 1e-9], (n, 1))
-    for limits in (np.array([[spread[2] + 1e-9]]), np.array([[np.inf]]), np.array([[-1.0]]), by_class, by_sample):
+    first_alone, first_two = (np.sort(scores, axis=1)[:, [k]] + 1e-9 for k in (0, 1))
+    for limits in (
+        np.array([[spread[2] + 1e-9]]),
+        np.array([[np.inf]]),
+        np.array([[-1.0]]),
+        by_class,
+        by_sample,
+        first_alone,
+        first_two,
+    ):
         for always in (False, True):
             inside = np.concatenate([block for _, block in score.admitted(predictions, limits, always)])
             expected = scores <= limits

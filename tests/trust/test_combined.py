@@ -187,3 +187,5 @@ def test_a_split_may_leave_the_first_bin_alone_and_is_none_where_nothing_is_gain
     edges = [np.array([0.5]), np.array([0.5, 1.5])]
     assert _best_split(binned, pull, np.full(6, 0.25), 1.0, edges) == (1, 0)
     assert _best_split(binned, np.zeros(6), np.full(6, 0.25), 1.0, edges) == (0, -1)
+    twins = binned[:, [1, 1]]
+    assert _best_split(twins, pull, np.full(6, 0.25), 1.0, [edges[1], edges[1]]) == (0, 0)
