@@ -355,10 +355,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a mutant, in so many CPU-seconds.
-
-    Killed, endless (killed by time), survived, not reached, or on a GPU: in code that no test without one can reach.
-    """
+    """What became of a mutant (killed, endless: killed by time, survived, not reached), in so many CPU-seconds."""
 
     mutant: Mutant
     what: str
@@ -368,6 +365,12 @@ class Outcome:
     @property
     def is_killed(self) -> bool:
         return self.what in ("killed", "endless")
+
+    @property
+    def is_of_gpu(self) -> bool:
+        """Whether it lies in code that no test without a GPU can reach."""
+        places = (f"confide/simplex/{place}" for place in ON_GPU)
+        return self.what == "not reached" and self.mutant.block.startswith(tuple(places))
 
 
 def cpu_seconds() -> float:
@@ -475,8 +478,7 @@ class Runs:
         if fresh:  # the code runs as the package is loaded: a new process for its family's tests
             reaching = [name for name, run in self.tests.items() if run.passes and is_own(name, mutant)]
         if not reaching:
-            of_gpu = any(mutant.block.startswith(f"confide/simplex/{part}") for part in ON_GPU)
-            return "on a GPU" if of_gpu else "not reached", 0
+            return "not reached", 0
         chosen: list[str] = []
         whole = 0.0
         for took, name in sorted((self.tests[name].seconds, name) for name in reaching):
@@ -648,8 +650,8 @@ def read_outcomes(files: Sequence[Path]) -> Iterator[Outcome]:
 
 def page(outcomes: list[Outcome]) -> str:
     """The results: killed by package, and every survivor."""
-    of_gpu = sum(o.what == "on a GPU" for o in outcomes)
-    outcomes = [o for o in outcomes if o.what != "on a GPU"]
+    of_gpu = sum(o.is_of_gpu for o in outcomes)
+    outcomes = [o for o in outcomes if not o.is_of_gpu]
     calls = list({json.dumps(asdict(o.asked)): o.asked for o in outcomes}.values())
     known = drawn(0, 0, [])[1]
     packages = sorted({o.mutant.package for o in outcomes})
