@@ -48,6 +48,7 @@ def limit_entries() -> Iterator[tuple[str, Callable[[], Any]]]:
     yield from _cases("data", _datasets())
     yield from _cases("pictures", _pictures())
     yield from _cases("verbs", _verbs())
+    yield from _cases("estimators", _estimators())
 
 
 def _cases(topic: str, cases: Mapping[str, Callable[[], Any]]) -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -1002,10 +1003,10 @@ def _decoded() -> Any:
             PixelFormat(1, 3, 8, "stretch"),
             PixelFormat(3, 12, 9),
         ):
-            pixels = decode(open("p", "rb"), form)
+            pixels = decode(io.BytesIO(Path("p").read_bytes()), form)
             rough = [list(pixels.shape), round(float(pixels.mean()) / 10)]  # each decoder rounds a JPEG in its own way
             told[f"{mode} {form}"] = pixels if kind == "PNG" else rough
-        told[f"{mode} seen"] = [inspect_image(open("p", "rb"), deep) for deep in (True, False)]
+        told[f"{mode} seen"] = [inspect_image(io.BytesIO(Path("p").read_bytes()), deep) for deep in (True, False)]
     pixels = np.zeros((3, 2, 2), np.uint8)
     items = (pixels, pixels[:1], pixels[:2], pixels[0], pixels.astype(int))
     pictures = [as_picture(item) for item in items]
@@ -1227,3 +1228,109 @@ def _trained_nothing(main: Callable[[list[str]], int]) -> int:
     outcome = SimpleNamespace(error="no loss", folder="t/a")
     with patch.object(train, "_run_jobs", lambda *_: [outcome, outcome]):
         return main(["train", "none.npz", "--out", "t"])
+
+
+# Classifiers of scikit-learn, and what other trainers log.
+
+
+def _estimators() -> dict[str, Callable[[], Any]]:
+    from sklearn.linear_model import LogisticRegression, Perceptron
+    from sklearn.svm import LinearSVC
+    from sklearn.tree import DecisionTreeClassifier
+
+    from confide.integrations import sklearn as wrapped, torchmetrics
+    from confide.integrations.epoch_log import logged_metrics
+
+    x, y = features("train"), np.array(NAMES)[labels("train")]
+    test = features("test")
+
+    def lines(call: Callable[[], Any]) -> Any:
+        try:
+            return _shown(call())
+        except (ValueError, AttributeError) as error:
+            return str(error)[:160]
+
+    def calibrated(estimator: Any = None, given: Any = y, **options: Any) -> Any:
+        weights = options.pop("weights", None)
+        own = wrapped.ConfideClassifier(estimator, **{"cv": 3, **options}).fit(x, given, weights)
+        tags = own.__sklearn_tags__().input_tags
+        return [own.predict_proba(test).round(2), own.predict(test)[:5].tolist(), list(map(str, own.classes_)),
+                [tags.sparse, tags.pairwise, tags.allow_nan], getattr(own, "n_features_in_", None)]  # fmt: skip
+
+    def fitted(kind: Any, given: Any = y, **options: Any) -> Any:
+        own = kind(**{"random_state": 0, **options}).fit(x, given)
+        told = own.predict_set(test) if kind is wrapped.SetClassifier else own.accept(test)
+        return [told, [str(v) for v in own.predict(test)[:12]], own.predict_proba(test).round(2)]
+
+    def transformed(inputs: str, given: Any, targets: Any) -> Any:
+        own = wrapped.CalibratorTransformer("temperature", inputs).fit(given, targets)
+        return [own.transform(given).round(3), own.predict(given)[:6].tolist(), own.get_feature_names_out().tolist()]
+
+    probs = predictions().probabilities().double().numpy()
+    numbers, rare = labels("train"), np.where(np.arange(N) < 2, "eel", y)
+    before = LogisticRegression().fit(x, y)
+    binary = (labels("train") > 0).astype(int)
+    odd = np.where(labels("val") == 3, 2, labels("val"))
+    return {
+        "calibrated": lambda: [
+            lines(lambda o=o: calibrated(**o))
+            for o in ({}, {"estimator": LinearSVC(random_state=0)}, {"estimator": DecisionTreeClassifier(random_state=0)},
+                      {"estimator": before, "cv": "prefit"}, {"given": numbers}, {"calibrator": "vector"},
+                      {"given": binary}, {"given": rare, "cv": 5},
+                      {"given": rare, "cv": 2}, {"given": np.zeros(N, int)}, {"weights": np.ones(N)})
+        ],
+        "weights": lambda: [
+            lines(lambda w=w, e=e: calibrated(e, given=binary, weights=w))
+            for e, w in ((None, binary * 1.0), (None, np.linspace(0, 1, N)), (Perceptron(), np.ones(N)),
+                         (_Plain(), np.ones(N)))
+        ],
+        "selective": lambda: [
+            lines(lambda o=o: fitted(wrapped.SelectiveClassifier, **{"risk": 0.3, **o}))
+            for o in ({}, {"given": numbers}, {"given": numbers, "abstain": 9}, {"risk": 0.001}, {"holdout": 0.9},
+                      {"estimator": before, "holdout": "prefit"},
+                      {"estimator": before, "holdout": "prefit", "given": rare},
+                      {"given": np.where(np.arange(N) == 0, "eel", y)}, {"ranked_by": "entropy"})
+        ],
+        "sets": lambda: [
+            lines(lambda o=o: fitted(wrapped.SetClassifier, **o)) for o in ({}, {"coverage": 0.6, "method": "aps"})
+        ],
+        "transformed": lambda: [
+            lines(lambda o=o: transformed(*o))
+            for o in (("probs", probs, labels("val")), ("logits", np.log(probs + 1e-9), labels("val")),
+                      ("probs", probs, np.array(NAMES)[labels("val")]), ("probs", probs, odd), ("odd", probs, odd),
+                      ("probs", probs, np.array(NAMES)[odd]), ("probs", probs * 2, odd), ("probs", probs, odd - 1),
+                      ("probs", probs, odd + 1), ("probs", probs, odd * 10))
+        ],
+        "logged": lambda: [
+            logged_metrics(np.log(probs[:, None] + 1e-9), np.where(np.arange(N) < 3, -100, labels("val"))[:, None]),
+            logged_metrics(np.log(probs + 1e-9), labels("val"), ["accuracy", "ece", "brier"]),
+        ],
+        "batched": lambda: [_batched(torchmetrics, word, probs) for word in ("ece", "accuracy", "auroc", "nll")],
+        "names": lambda: [
+            torchmetrics.class_name("classwise_ece"), len(dir(torchmetrics)), dir(torchmetrics)[:6],
+            lines(lambda: torchmetrics.ECEE), lines(lambda: torchmetrics._ece), torchmetrics.ece.__name__,
+        ],
+    }  # fmt: skip
+
+
+class _Plain:
+    """A classifier that takes no weights."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        return {}
+
+    def fit(self, x: Any, y: Any) -> _Plain:
+        self.classes_ = np.unique(y)
+        return self
+
+
+def _batched(torchmetrics: Any, word: str, probs: Any) -> Any:
+    metric = torchmetrics.metric_class(word)
+    told: list[Any] = [metric.higher_is_better, metric.plot_lower_bound, metric.plot_upper_bound, metric.__name__]
+    for outputs, options in ((probs, {"from_probs": True}), (np.log(probs + 1e-9), {}), (probs[:, 1] * 4 - 2, {})):
+        truth = torch.as_tensor(labels("val") if outputs.ndim == 2 else (labels("val") == 1).astype(int))
+        own = metric(**options)
+        for part in np.array_split(np.arange(N), 3):
+            own.update(torch.as_tensor(outputs[part]), truth[part])
+        told.append(float(own.compute()))
+    return told
