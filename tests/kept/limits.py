@@ -1274,7 +1274,8 @@ def _estimators() -> dict[str, Callable[[], Any]]:
     return {
         "calibrated": lambda: [
             lines(lambda o=o: calibrated(**o))
-            for o in ({}, {"estimator": LinearSVC(random_state=0)}, {"estimator": DecisionTreeClassifier(random_state=0)},
+            for o in ({}, {"estimator": LinearSVC(random_state=0)},
+                      {"estimator": DecisionTreeClassifier(random_state=0)},
                       {"estimator": before, "cv": "prefit"}, {"given": numbers}, {"calibrator": "vector"},
                       {"given": binary}, {"given": rare, "cv": 5},
                       {"given": rare, "cv": 2}, {"given": np.zeros(N, int)}, {"weights": np.ones(N)})
