@@ -116,6 +116,7 @@ class ImageRange:
 def count(own: ImageRange) -> None:
     """Continue the sketch of a range from what is kept, until the time is over."""
     images, spent, until = Images(own.seed), own.spent(), time.monotonic() + 60 * own.minutes
+    before = max(spent.memory.values(), default=0.0)  # of an earlier process
     sketch = Sketch.load(own.sketch) if spent.images else Sketch(by=("boundary",))
     for k in range(own.first + spent.images, own.last):
         start = time.process_time()
@@ -127,7 +128,7 @@ def count(own: ImageRange) -> None:
         spent.count += time.process_time() - made
         spent.images += 1
         if spent.images % KEEP_EVERY == 0 or k + 1 == own.last:
-            spent.memory[str(spent.images)] = memory()
+            spent.memory[str(spent.images)] = max(before, memory())
             sketch.save(own.sketch)
             Path(own.sketch + ".json").write_text(json.dumps(asdict(spent)), encoding="utf-8")
             print(f"{k + 1}: {spent.count / spent.images:.2f} s to count an image, {memory():.0f} MB", flush=True)
@@ -199,7 +200,7 @@ def main() -> None:
     gaps = json.loads((state / "calibrated.json").read_text())
     n, make, counted = args.images, sum(own.make for own in spent), sum(own.count for own in spent)
     memory_by_images = spent[0].memory
-    marks = [k for k in memory_by_images if int(k) in (10, 50, 100, 150, 200, 300, 400, spent[0].images)]
+    marks = [k for k in memory_by_images if int(k) in (20, 50, 100, 150, 200, 250, 300, 400, spent[0].images)]
     lines = [
         "# Segmented images in streams",
         "",

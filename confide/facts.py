@@ -18,7 +18,7 @@ from torch import Tensor
 from confide.block_sizes import CACHED, CACHED_FLOAT64, DEVICE_MEMORY, rows_in
 from confide.checks import InputError
 from confide.numerics.binning import width_bin_of, width_edges
-from confide.numerics.blocks import in_parts
+from confide.numerics.blocks import in_parts, places_of
 from confide.types import Floating, Floats
 
 SMALLEST_PROBABILITY = 1e-12
@@ -170,7 +170,7 @@ class ClassCounter:
             weights, scale, mask = weights[~sure], scale[~sure], mask[: len(sure) - np.count_nonzero(sure)]
             own = None if own is None else own[~sure]
         first = (scale * weights.dtype.type(self.first_edge))[:, None]
-        cells = np.flatnonzero(np.greater_equal(weights, first, out=mask))
+        cells = places_of(np.greater_equal(weights, first, out=mask))
         row = cells // self.num_classes
         above = weights.reshape(-1)[cells] / scale[row]
         self._keep(cells - row * self.num_classes, above, None if own is None else own[row])
@@ -272,7 +272,7 @@ def facts_of(
     fill = _fill_from_probs if from_probs else _fill_from_logits
 
     def work(part: slice) -> ClassCounter | None:
-        own = None if counter is None else counter.of_rows(part)
+        own = counter if counter is None or part == slice(0, n) else counter.of_rows(part)
         shifted, weights = np.empty((rows, num_classes), values.dtype), np.empty((rows, num_classes), values.dtype)
         mask = np.empty((rows, num_classes), dtype=bool)
         with np.errstate(all="ignore"):  # NaN and infinity get their own words below
@@ -288,7 +288,7 @@ def facts_of(
         return own
 
     for counted in in_parts(work, n, num_classes, rows):
-        if counter is not None and counted is not None:
+        if counter is not None and counted is not None and counted is not counter:
             counter.add_counted(counted)
     if counter is not None and truth is not None:
         counter.add_truth(out["p_true"], truth, out["brier"])
@@ -480,7 +480,7 @@ def _fill_from_probs(
     return np.ones(len(block), dtype=block.dtype)
 
 
-# Sums by torch's BLAS, which has one thread where parts of the rows have threads of their own, or by numpy's loops.
+# Sums by torch, which has one thread where parts of the rows have threads of their own, or by numpy's loops.
 
 SHORT_ROW, LONG_ROW = 32, 8192
 """Of fewer classes numpy's own loops are quicker than a call of BLAS a row, of more its BLAS takes threads."""
@@ -488,8 +488,7 @@ SHORT_ROW, LONG_ROW = 32, 8192
 
 def row_sums(values: Floating) -> Floating:
     """Sum of each row."""
-    tensor = torch.from_numpy(values)
-    return np.asarray(torch.mv(tensor, torch.ones(tensor.shape[1], dtype=tensor.dtype)).numpy())
+    return np.asarray(torch.from_numpy(values).sum(dim=1).numpy())
 
 
 SUMMED = 512
@@ -498,15 +497,13 @@ SUMMED = 512
 
 def column_sums(values: Floating, weights: Floating) -> Floats:
     """Sum over the rows, each times its weight."""
-    if values.dtype != weights.dtype:
-        return np.asarray(np.einsum("n,nc->c", weights, values), dtype=np.float64)
-    rows, scale = torch.from_numpy(values), torch.from_numpy(weights)
-    whole = len(rows) // SUMMED * SUMMED
-    sums = torch.mv(rows[whole:].T, scale[whole:]).double()
+    whole = len(values) // SUMMED * SUMMED
+    sums = np.einsum("n,nc->c", weights[whole:], values[whole:]).astype(np.float64)
     if whole:
-        parts = torch.bmm(scale[:whole].view(-1, 1, SUMMED), rows[:whole].view(-1, SUMMED, rows.shape[1]))
-        sums += parts.double().sum(dim=(0, 1))
-    return np.asarray(sums.numpy())
+        shape = (-1, SUMMED)
+        parts = np.einsum("bn,bnc->bc", weights[:whole].reshape(shape), values[:whole].reshape(*shape, values.shape[1]))
+        sums += parts.sum(axis=0, dtype=np.float64)
+    return np.asarray(sums)
 
 
 def row_max(values: Floating) -> Floating:

@@ -222,7 +222,7 @@ def _coverage_title(result: SetResult) -> str:
 
 
 def shift(evaluation: Evaluation, ax: Any = None, *, of: str = "gap") -> Any:
-    """Boxes over the corruptions by severity: confidence minus accuracy, or the ECE.
+    """Boxes over the corruptions by severity: confidence minus accuracy, or the ECE with its chance level.
 
     Args:
         evaluation: of `confide.robustness.evaluate_shift` or `confide shift`.
@@ -257,7 +257,12 @@ def shift(evaluation: Evaluation, ax: Any = None, *, of: str = "gap") -> Any:
     ax.set_xticks(severities, [f"{severity:g}" for severity in severities])
     ax.axhline(0, color=PALETTE["ink3"], linewidth=1)
     ax.set(xlabel="severity, 0 is clean", ylabel="confidence minus accuracy" if of == "gap" else "ECE")
-    if len(curves) > 1:
+    cells = [m for m in evaluation.measurements if m.metric == of and m.plain and (m.group or "").startswith("shift=")]
+    limits = [m.chance_high for m in cells if m.chance_high is not None]
+    if limits:
+        style = {"color": PALETTE["ink3"], "linewidth": 1, "linestyle": "--"}
+        ax.axhline(max(limits), label=f"by chance up to {max(limits):.3f}", **style)
+    if len(curves) > 1 or limits:
         ax.legend(frameon=False)
     return _plain(ax)
 

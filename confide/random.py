@@ -38,7 +38,7 @@ def sample_keys(ids: Any) -> Bits:
     """One 64-bit key per id: integers as they are, strings by a hash of their characters."""
     array = np.asarray(ids)
     if array.dtype.kind in "iu":
-        return array.astype(np.int64).view(np.uint64) if array.dtype.kind == "i" else array.astype(np.uint64)
+        return array.astype(np.uint64)  # a negative one wraps
     text = np.ascontiguousarray(array.astype(np.str_))
     characters = text.view(np.uint32).reshape(len(text), -1) if text.size else np.zeros((0, 1), dtype=np.uint32)
     keys = np.full(len(text), 0xCBF29CE484222325, dtype=np.uint64)

@@ -4,8 +4,9 @@ A mutant is one changed operator, constant or condition inside a function. So ma
 in one loaded copy of the package, each behind a switch, and all tests are collected once. The tests run a first time
 with every switch off, which tells the blocks of code that each test reaches; then, for each mutant, a fork with its
 switch on runs the tests that reach its block, those of its own family first, up to the first that fails. Killed: a test
-fails, or they take five times as long. Survivors are listed in benchmarks/results/mutation.md, to be read: each is a
-missing test, or a change that changes nothing (then it goes to tools/equivalent_mutants.json, with the reason).
+fails that passes at the same place with the switch off, or it takes ten times its CPU-seconds and twenty more.
+Survivors are listed in benchmarks/results/mutation.md, to be read: each is a missing test, or a change that changes
+nothing (then it goes to tools/equivalent_mutants.json, with the reason).
 
 In pieces: `--outcomes FILE` adds every outcome to a file and does not try again what stands there, `--packages` takes
 some packages, `--map FILE` keeps what the tests reach; `--page FILE ...` writes the page from such files.
@@ -36,7 +37,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
@@ -48,7 +49,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "mutation.md"
 EQUIVALENT = ROOT / "tools" / "equivalent_mutants.json"
-LONGEST = 40.0
+LONGEST = 120.0
 """CPU-seconds of tests that a mutant meets at most, the quickest of those that reach it, if no other are asked for."""
 PYTEST = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "timeout=0", "-W", "ignore::pytest.PytestWarning")
 
@@ -69,6 +70,8 @@ DRAWING_CALLS = {"Scale", "Canvas", "canvas", "ticks", "axis", "axes", "figure",
 SIZES = {"BLOCK", "CACHED", "CACHED_FLOAT64", "CACHED_SEARCH", "MEMORY", "DEVICE_MEMORY"}
 SPOKEN = {"warn", "step", "say"}
 """Warnings and lines of progress."""
+ON_GPU = ("simplex/gpu.py", "simplex/kernels.py", "simplex/launch.py", "simplex/row_sums.py")
+"""Files of which most runs on a GPU alone: what no fast test reaches there is counted by itself."""
 CLOCKS = {"monotonic", "perf_counter", "process_time", "time_ns"}
 
 
@@ -352,7 +355,10 @@ class Asked:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a mutant (killed, endless: killed by time, survived, not reached), in so many CPU-seconds."""
+    """What became of a mutant, in so many CPU-seconds.
+
+    Killed, endless (killed by time), survived, not reached, or on a GPU: in code that no test without one can reach.
+    """
 
     mutant: Mutant
     what: str
@@ -379,10 +385,13 @@ class Runs:
         self.tests: dict[str, TestRun] = {}
         self.failed = False
         self.stop_at_failure = False
+        self.failing = folder / f"failing-{os.getpid()}.txt"
+        """Where a fork leaves the name of the test that failed in it."""
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         self.failed |= report.failed
         if report.failed and self.stop_at_failure:
+            self.failing.write_text(report.nodeid)
             os._exit(1)
 
     def pytest_runtestloop(self, session: Any) -> bool:
@@ -402,6 +411,7 @@ class Runs:
         if child:
             return child
         began = time.monotonic()
+        self.failing = self.folder / f"failing-{place}.txt"
         try:
             for number in range(place, len(self.mutants), self.workers):
                 if time.monotonic() - began > 60 * self.asked.minutes:
@@ -419,9 +429,9 @@ class Runs:
             os._exit(0)
 
     def map_tests(self) -> None:
-        """The blocks that every test reaches; tests of an unchanged file are not asked again."""
+        """The blocks that every test reaches; one is not asked again where it and what lies beside it are unchanged."""
         files = {name.partition("::")[0] for name in self.items}
-        file_digests = {file: sha256((self.folder / "copy" / file).read_bytes()).hexdigest()[:16] for file in files}
+        file_digests = {file: digest_of(self.folder / "copy" / file) for file in files}
         digests = {name: file_digests[name.partition("::")[0]] for name in self.items}
         if self.kept and self.kept.exists():
             for line in self.kept.read_text().splitlines():
@@ -460,12 +470,12 @@ class Runs:
 
     def outcome(self, number: int, mutant: Mutant) -> tuple[str, int]:
         """What becomes of a mutant, and how many tests it met at most."""
-        reaching = self.reaching.get(mutant.block, [])
+        reaching = [name for name in self.reaching.get(mutant.block, []) if self.tests[name].passes]
         fresh = not reaching and mutant.block in self.at_import
         if fresh:  # the code runs as the package is loaded: a new process for its family's tests
             reaching = [name for name, run in self.tests.items() if run.passes and is_own(name, mutant)]
         if not reaching:
-            return "not reached", 0
+            return "on a GPU" if mutant.path.endswith(ON_GPU) else "not reached", 0
         chosen: list[str] = []
         whole = 0.0
         for took, name in sorted((self.tests[name].seconds, name) for name in reaching):
@@ -481,20 +491,38 @@ class Runs:
             file = name.partition("::")[0]
             return not is_own(name, mutant), speed[file], file, self.tests[name].seconds
 
-        items = [self.items[name] for name in sorted(chosen, key=order)]
+        names = sorted(chosen, key=order)
+        while names:
+            what = self.tried(number, names, fresh)
+            if what != "killed" or fresh or not self.failing.exists():
+                break
+            met = names[: names.index(self.failing.read_text()) + 1]
+            if self.tried(-1, met, fresh) == "survived":
+                break
+            self.tests[met[-1]] = replace(self.tests[met[-1]], passes=False)  # it hangs on the order, not on the mutant
+            names.remove(met[-1])
+        return what, len(chosen)
+
+    def tried(self, number: int, names: list[str], fresh: bool) -> str:
+        """What becomes of a mutant among these tests, one after another; -1: with every switch off."""
+        items = [self.items[name] for name in names]
 
         def work() -> int:
             builtins.active_mutant = number  # type: ignore[attr-defined]
             self.stop_at_failure = True
+            hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
             for item, following in zip(items, [*items[1:], None], strict=True):
+                soft = int(cpu_seconds() + 10 * self.tests[item.nodeid].seconds + 20)
+                resource.setrlimit(resource.RLIMIT_CPU, (min(soft, hard), hard))
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             return 0
 
         os.environ["MUTANT"] = str(number)
-        limit = 5 * whole + 120
-        status = self.in_process([item.nodeid for item in items], limit) if fresh else self.in_fork(work, limit)
+        self.failing.unlink(missing_ok=True)
+        limit = 5 * sum(self.tests[name].seconds for name in names) + 120
+        status = self.in_process(names, limit) if fresh else self.in_fork(work, limit)
         os.environ.pop("MUTANT")
-        return {0: "survived", None: "endless"}.get(status, "killed"), len(chosen)
+        return {0: "survived", None: "endless"}.get(status, "killed")
 
     def in_process(self, names: list[str], seconds: float) -> int | None:
         command = [sys.executable, "-m", "pytest", *PYTEST, "-x", *names]
@@ -536,6 +564,12 @@ class Runs:
         shutil.rmtree(base, ignore_errors=True)
         signalled = late or (os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGKILL, signal.SIGXCPU))
         return None if signalled else os.waitstatus_to_exitcode(status)
+
+
+def digest_of(file: Path) -> str:
+    """Of a test's file and of what lies beside it that is no test: kept numbers, worked cases, what they share."""
+    beside = (p for p in file.parent.iterdir() if p.is_file() and not p.name.startswith("test_") and p != file)
+    return sha256(b"".join(p.read_bytes() for p in [file, *sorted(beside)])).hexdigest()[:16]
 
 
 def is_own(test: str, mutant: Mutant) -> bool:
@@ -613,6 +647,8 @@ def read_outcomes(files: Sequence[Path]) -> Iterator[Outcome]:
 
 def page(outcomes: list[Outcome]) -> str:
     """The results: killed by package, and every survivor."""
+    of_gpu = sum(o.what == "on a GPU" for o in outcomes)
+    outcomes = [o for o in outcomes if o.what != "on a GPU"]
     calls = list({json.dumps(asdict(o.asked)): o.asked for o in outcomes}.values())
     known = drawn(0, 0, [])[1]
     packages = sorted({o.mutant.package for o in outcomes})
@@ -629,7 +665,8 @@ def page(outcomes: list[Outcome]) -> str:
         f"weighted by its places ({sum(known[p] for p in packages):,} in all): {100 * whole:.1f} %.",
         f"At most {each} of every package and {3 * each} of the files beside the packages were drawn a call. Each met "
         f"the quickest of the fast tests that reach its block, at most {max(c.longest for c in calls):g} CPU-seconds;",
-        "one that no fast test reaches counts as not killed. What changes speed, looks or words alone is not tried; "
+        f"one that no fast test reaches counts as not killed, but for {of_gpu} that lie in code of a GPU alone and are "
+        "not among these. What changes speed, looks or words alone is not tried; "
         f"{len(equivalent_mutants())} mutants",
         "that change nothing are listed with their reasons in `tools/equivalent_mutants.json` and not drawn.",
         *(

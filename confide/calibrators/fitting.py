@@ -517,6 +517,11 @@ def choose(
         raise InputError(
             f"{folds}-fold cross-validation needs at least {2 * folds} predictions, got {len(predictions)}"
         )
+    if predictions.clusters is not None and not predictions.clusters.any():
+        raise InputError(
+            f"cross-validation leaves out what was drawn as one, but all {len(predictions):,} predictions lie in one "
+            f"'{predictions.unit}'; give several, or fit one method"
+        )
     plain = HeldOutScores.of(predictions, score, None)
     order = None if only_confidence else class_orders(predictions.logits)
     candidates, failed, whole = [plain.candidate(NONE, plain)], {}, {}
@@ -561,46 +566,49 @@ def identity(predictions: Predictions, notes: tuple[str, ...]) -> Calibrator:
 
 @dataclass(frozen=True, eq=False)
 class HeldOutScores:
-    """Held-out scores and correctness of every sample, its predicted class, and whether its classes stay in order."""
+    """Held-out scores and correctness of every sample, its predicted class, and whether its classes stay in order;
+    how the samples were drawn.
+    """
 
     scores: Floats
     correct: NDArray[np.bool_]
     first: NDArray[np.int64]
     in_order: NDArray[np.bool_]
-    weights: Floats | None
+    design: Design
 
     @classmethod
     def of(cls, predictions: Predictions, score: str, order: Tensor | None) -> HeldOutScores:
         """Args:
         order: the classes of every sample from the likeliest on, before calibration; None where none are known.
         """
-        facts, weights, n = predictions.facts, predictions.weights, len(predictions)
+        facts, n = predictions.facts, len(predictions)
+        design = Design(predictions.weights, clusters=predictions.clusters)
         if predictions.outputs.only_confidence:
             # No class can change, nor an order of classes.
             scores = facts.need(f"confidence_{score}").double().cpu().numpy()
-            return cls(scores, facts.correct.cpu().numpy(), np.zeros(n, np.int64), np.ones(n, bool), weights)
+            return cls(scores, facts.correct.cpu().numpy(), np.zeros(n, np.int64), np.ones(n, bool), design)
         return cls(
             facts.need(score).double().cpu().numpy(),
             facts.correct.cpu().numpy(),
             facts.prediction.cpu().numpy(),
             np.ones(n, bool) if order is None else stays_in_order(predictions.logits.cpu(), order),
-            weights,
+            design,
         )
 
     def candidate(self, word: str, plain: HeldOutScores) -> Candidate:
         """The row of the table."""
-        difference = self.scores - plain.scores
-        mean = float(np.average(difference, weights=self.weights))
-        spread = spread_of(Influence(difference - mean), Design(self.weights))
+        difference, weights = self.scores - plain.scores, self.design.weights
+        mean = float(np.average(difference, weights=weights))
+        spread = spread_of(Influence(difference - mean), self.design)
         error, freedom = math.sqrt(spread.variance), spread.freedom
         p_value = 1.0 if error == 0 else float(2 * stats.t.sf(abs(mean) / error, freedom))
         width = float(stats.t.ppf(1 - LEVEL / 2, freedom)) * error
         changed = self.first != plain.first
         reordered = int((~self.in_order & ~changed).sum())
-        accuracy = float(np.average(self.correct, weights=self.weights))
+        accuracy = float(np.average(self.correct, weights=weights))
         return Candidate(
             word,
-            float(np.average(self.scores, weights=self.weights)),
+            float(np.average(self.scores, weights=weights)),
             mean,
             mean - width,
             mean + width,
@@ -682,7 +690,7 @@ def held_out_scores(
         return np.concatenate([getattr(part, name) for _, part in parts])[back]
 
     parts_of = {name: joined(name) for name in ("scores", "correct", "first", "in_order")}
-    return HeldOutScores(**parts_of, weights=predictions.weights)
+    return HeldOutScores(**parts_of, design=Design(predictions.weights, clusters=predictions.clusters))
 
 
 def choice_warnings(best: Candidate, predictions: Predictions, score: str) -> tuple[str, ...]:

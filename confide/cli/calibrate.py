@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from confide.pipeline import CalibrationEffect
     from confide.predictions import Predictions
     from confide.records import Features
-    from confide.results import Comparison, Evaluation
+    from confide.results import Comparison, Evaluation, Measurement
     from confide.types import JsonObject
 
 
@@ -225,15 +225,21 @@ def before_and_after(word: str, judged: Evaluation, effect: CalibrationEffect) -
     """A row per metric: before, after, difference with interval, Holm-corrected p."""
     rows = []
     for before in (m for m in judged.measurements if m.group is None and m.plain):
-        row = [before.metric, f"{before.value:.4f} ({before.low:.4f} to {before.high:.4f})"]
+        row = [before.metric, _measured_cell(before)]
         if effect.after is not None:
             after = next(m for m in effect.after.measurements if m.metric == before.metric and m.group is None)
             test = next((c for c in effect.comparisons if c.metric == before.metric), None)
-            row.append(f"{after.value:.4f} ({after.low:.4f} to {after.high:.4f})")
+            row.append(_measured_cell(after))
             row += ["", "", ""] if test is None else _test_cells(test, word)
         rows.append(row)
     header = ["metric", "before"] + ([] if effect.after is None else ["after", "difference", "p (Holm)", "better"])
     return text_table(header, rows)
+
+
+def _measured_cell(m: Measurement) -> str:
+    """Value and interval; of a calibration error also what a perfectly calibrated model would show."""
+    chance = "" if m.chance is None else f", by chance {m.chance:.4f}"
+    return f"{m.value:.4f} ({m.low:.4f} to {m.high:.4f}{chance})"
 
 
 def _test_cells(test: Comparison, word: str) -> list[str]:

@@ -227,7 +227,7 @@ def table_of(evaluation: Evaluation) -> str:
 
 
 def groups_of(evaluation: Evaluation) -> str:
-    """Accuracy and confidence gap of the groups, at most 20 of a kind."""
+    """What a group is measured by, or the first metrics that were asked for; at most 20 groups of a kind."""
     by_group: dict[str, dict[str, Measurement]] = {}
     for m in evaluation.measurements:
         if m.group is not None:
@@ -237,8 +237,8 @@ def groups_of(evaluation: Evaluation) -> str:
         kinds.setdefault(group.split("=", 1)[0], []).append(group)
     parts = []
     for kind, groups in kinds.items():
-        words = [info.word for info in evaluation.columns("groups")]
-        shown = [w for w in words if any(w in by_group[g] for g in groups)]
+        known = dict.fromkeys(word for group in groups for word in by_group[group])
+        shown = [info.word for info in evaluation.columns("groups") if info.word in known] or list(known)[:4]
         rows = []
         for group in groups[:20]:
             cells = [f"{number(by_group[group][w].value)} {interval(by_group[group][w])}".strip() for w in shown]

@@ -147,5 +147,7 @@ def show(predictions: Predictions, members: int, args: argparse.Namespace, price
         print(f"price: {', '.join(f'{name} {each:.3g} ms a sample' for name, each in sorted(price.items()))}")
     if judged:
         infos = explain(("accuracy", "ece", "nll"))
-        print(", ".join(f"{word} {info.text(summary[word])}" for word, info in infos.items()))
+        texts = {word: f"{word} {info.text(summary[word])}" for word, info in infos.items()}
+        texts["ece"] += f" (by chance {infos['ece'].text(summary['ece_by_chance'])})"
+        print(", ".join(texts.values()))
         print(f"next: confide evaluate {args.out}")

@@ -19,7 +19,10 @@ def show_outcome(outcome: Outcome, as_json: bool) -> None:
     if not outcome.computed:
         print("nothing to do: every stage was made before with these options")
     print(run_table(outcome.evaluation))
-    print("± is half the 95 % interval; * marks an ECE that a perfectly calibrated model would show in less than 5 %")
+    print(
+        "± is half the 95 % interval; after an ECE in brackets: what a perfectly calibrated model would show by chance,"
+    )
+    print("with * where it would show so much in less than 5 %")
     for warning in outcome.evaluation.warnings:
         print(f"note: {warning}")
     print(f"report: {outcome.report}")
@@ -41,10 +44,13 @@ def run_table(evaluation: Evaluation) -> str:
 
 
 def run_cell(rows: list[Measurement], info: MetricInfo) -> str:
-    """Value and half-interval; a star where the calibration test rejects."""
+    """Value and half-interval; of a calibration error also what chance would show, starred where the test rejects."""
     measured = next((m for m in rows if m.metric == info.word), None)
-    star = "" if measured is None or measured.p_value is None else "*" if measured.rejected else " "
-    return metric_cell(info, measured) + star
+    cell = metric_cell(info, measured)
+    if measured is None or measured.chance is None:
+        return cell
+    star = "" if measured.p_value is None else "*" if measured.rejected else " "
+    return f"{cell} ({info.number(measured.chance)}){star}"
 
 
 # What `confide trust` prints: how predictors rank errors, what they decide, and whether any beats max-softmax.

@@ -12,7 +12,7 @@ from confide.cli.shared import parse_options, print_json, text_table
 from confide.progress import Progress
 
 if TYPE_CHECKING:
-    from confide.results import Evaluation
+    from confide.results import Evaluation, Measurement
     from confide.robustness import ShiftRequest
 
 
@@ -23,7 +23,12 @@ SEVERITY_GROUP = "shift=severity "
 
 def shift_tables(evaluation: Evaluation) -> list[str]:
     """One text per table."""
-    return [*_means_table(evaluation), *_severity_table(evaluation), *_ood_table(evaluation)]
+    tables = [*_means_table(evaluation), *_severity_table(evaluation), *_ood_table(evaluation)]
+    levels = any(m.chance is not None for m in evaluation.measurements)
+    return [
+        *tables,
+        *(["\nafter an ECE in brackets: what perfectly calibrated models would show by chance"] if levels else []),
+    ]
 
 
 def _means_table(evaluation: Evaluation) -> list[str]:
@@ -40,15 +45,15 @@ def _means_table(evaluation: Evaluation) -> list[str]:
 def _severity_table(evaluation: Evaluation) -> list[str]:
     """Accuracy once a model; ECE of the model at every stage, and of trust predictors that claim a chance."""
     groups = list(dict.fromkeys(m.group for m in evaluation.measurements if (m.group or "").startswith(SEVERITY_GROUP)))
-    shown: dict[tuple[str, str, str], dict[str, float]] = {}
+    shown: dict[tuple[str, str, str], dict[str, str]] = {}
     for m in evaluation.measurements:
         # Calibrators that leave the order of the classes alone leave the accuracy: once is enough.
         is_shown = (m.metric == "accuracy" and m.stage == "raw") or m.metric == "ece"
         if is_shown and m.group in groups:
             what = m.stage if m.plain else str(m.score)
-            shown.setdefault((m.model, m.metric, "" if m.metric == "accuracy" else what), {})[str(m.group)] = m.value
+            shown.setdefault((m.model, m.metric, "" if m.metric == "accuracy" else what), {})[str(m.group)] = _cell(m)
     rows = [
-        [model, f"{metric} {what}".strip(), *(f"{values[g]:.4f}" if g in values else "-" for g in groups)]
+        [model, f"{metric} {what}".strip(), *(values.get(g, "-") for g in groups)]
         for (model, metric, what), values in shown.items()
     ]
     names = [str(group).removeprefix(SEVERITY_GROUP) for group in groups]
@@ -71,8 +76,13 @@ def _number(evaluation: Evaluation, word: str, where: dict[str, str | None]) -> 
     for m in evaluation.measurements:
         same = all(getattr(m, k) == v for k, v in where.items())
         if same and m.metric == word and (m.plain or m.score == where.get("score")):
-            return f"{m.value:.4f}"
+            return _cell(m)
     return "-"
+
+
+def _cell(m: Measurement) -> str:
+    """The value; of a calibration error in brackets what perfectly calibrated models would show by chance."""
+    return f"{m.value:.4f}" if m.chance is None else f"{m.value:.4f} ({m.chance:.4f})"
 
 
 # `confide shift MODEL ... --data DATA`: trained models side by side on corrupted, attacked and OOD data.

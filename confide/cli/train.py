@@ -174,6 +174,9 @@ def show_trained(outcomes: list[TrainingOutcome], data: str, as_json: bool) -> N
             name = outcome.settings.loss + (f" #{number}" if len(outcome.members) > 1 else "")
             logged = {key: member.row.get(f"{key[0]}_{key[1]}") for key in columns}
             cells = ["-" if value is None else infos[word].number(value) for (_, word), value in logged.items()]
+            chance = member.row.get("val_ece_by_chance")
+            if chance is not None:
+                cells[-2] += f" (by chance {infos['ece'].number(chance)})"
             rows.append((name, f"{member.row['epoch'] + 1:.0f}", *cells, str(outcome.folder)))
     heads = [f"{split} {infos[word].heading}" for split, word in columns]
     print(text_table(("loss", "epoch", *heads, "folder"), rows))

@@ -164,6 +164,7 @@ class DecisionRule:
             class_words(predictions) if self.costs.shape[1] == len(self.costs) else map(str, range(self.costs.shape[1]))
         )
         weights = predictions.relative_weights
+        design = Design(weights, clusters=predictions.clusters)
         counts = np.bincount(
             best[~deferred], None if weights is None else weights[~deferred], minlength=self.costs.shape[1]
         )
@@ -176,15 +177,15 @@ class DecisionRule:
             labels = predictions.labels.cpu().numpy()
             true_own = self.costs[labels, best]
             real = true_own if self.abstain is None else np.where(deferred, self.abstain[labels], true_own)
-            measured = _mean_cost("measured_cost", real, weights)
-            warnings += _cost_doubts(expected, real, weights)
+            measured = _mean_cost("measured_cost", real, design)
+            warnings += _cost_doubts(expected, real, design)
             if self.costs.shape[1] == len(self.costs):
                 likeliest = self.costs[labels, predictions.facts.prediction.cpu().numpy()]
-                saved = _mean_cost("saved_cost", likeliest - real, weights)
+                saved = _mean_cost("saved_cost", likeliest - real, design)
         return DecisionResult(
             n=n,
             shares=shares,
-            expected=_mean_cost("expected_cost", expected, weights),
+            expected=_mean_cost("expected_cost", expected, design),
             measured=measured,
             saved=saved,
             deferred=int(deferred.sum()),
@@ -203,6 +204,11 @@ class DecisionRule:
                 doubts.append(f"deciding the true class is not the cheapest for {names}; rows are true classes")
         if not predictions.has_labels:
             return [*doubts, "without labels neither the measured cost nor the calibration of these samples is known"]
+        if predictions.clusters is not None and not predictions.clusters.any():
+            return [
+                *doubts,
+                f"all samples lie in one '{predictions.unit}': neither their calibration nor an interval is known",
+            ]
         p_value = calibration_test(predictions, "ece").p_value
         if p_value < LEVEL:
             doubts.append(
@@ -325,19 +331,19 @@ def load(path: str | Path) -> DecisionRule:
     return load_fitted(path, formats.DECISIONS, restored)
 
 
-def _mean_cost(name: str, costs: Floats, weights: Floats | None = None) -> Measurement:
-    """The mean with Student's 95 % interval over the samples."""
-    n, mean = len(costs), float(np.average(costs, weights=weights))
-    if n < 2:
+def _mean_cost(name: str, costs: Floats, design: Design) -> Measurement:
+    """The mean with Student's 95 % interval over the samples, or over what was drawn as one."""
+    n, mean = len(costs), float(np.average(costs, weights=design.weights))
+    if n < 2 or design.single:
         return Measurement(name, mean, n)
-    bounds = mean_interval(mean, spread_of(Influence(costs - mean), Design(weights)))
+    bounds = mean_interval(mean, spread_of(Influence(costs - mean), design))
     return Measurement(name, mean, n, bounds=bounds)
 
 
-def _cost_doubts(expected: Floats, real: Floats, weights: Floats | None) -> list[str]:
+def _cost_doubts(expected: Floats, real: Floats, design: Design) -> list[str]:
     """Where the labels cost otherwise than the probabilities say, and where too few samples tell what they cost."""
     doubts = []
-    gap = _mean_cost("gap", real - expected, weights)
+    gap = _mean_cost("gap", real - expected, design)
     if gap.has_interval and not gap.low <= 0 <= gap.high:
         ends = sorted((abs(gap.low), abs(gap.high)))
         doubts.append(

@@ -197,26 +197,26 @@ def per_sample(base: MetricSamples, word: str) -> Floats:
 def group_rows(base: MetricSamples, grouping: SampleGroups, tag: ModelStage, how: str | None) -> list[Measurement]:
     """Means of accuracy, confidence gap, NLL and Brier in every group that has samples."""
     design, index, sizes = base.design, grouping.index, grouping.sizes
-    total = np.bincount(index, design.weights, minlength=len(sizes))
+    total = sizes if design.weights is None else np.bincount(index, design.weights, minlength=len(sizes))
     worth = total.astype(np.float64)  # samples alike that each group is worth
     if design.weights is not None:
         squares_of_weights = np.bincount(index, design.weights**2, minlength=len(sizes))
         worth = total**2 / np.where(sizes > 0, squares_of_weights, 1.0)
     rows: list[list[Measurement]] = [[] for _ in sizes]
-    present = np.flatnonzero(sizes).tolist()
-    labels = {group: grouping.label(group) for group in present}
+    present = [(group, int(sizes[group]), grouping.label(group)) for group in np.flatnonzero(sizes).tolist()]
     for word in facts_for_means(base.predictions):
         request, values = MetricRequest(METRICS.get(word), {}), per_sample(base, word)
         sums = np.bincount(index, values if design.weights is None else values * design.weights, minlength=len(sizes))
         means = sums / np.where(total > 0, total, 1.0)
+        plain_means = means.tolist()
         if how is not None:
             apart = means[index]
             np.subtract(values, apart, out=apart)
             squares = np.bincount(index, apart**2 if not design.plain else np.square(apart, out=apart), len(sizes))
         like = row_of(request, math.nan, 0, tag)
-        named = like.metric, like.split, like.stage, like.model
-        for group in present:
-            value, size, bounds = float(means[group]), int(sizes[group]), like.bounds
+        metric, split, stage, model = like.metric, like.split, like.stage, like.model
+        for group, size, label in present:
+            value, bounds = plain_means[group], like.bounds
             if how is not None:
                 # A group's own size is chance too: to first order that is the spread within the group.
                 spread = Spread(float(squares[group]) / size / max(size - 1, 1), max(size - 1.0, 1.0), size)
@@ -225,15 +225,14 @@ def group_rows(base: MetricSamples, grouping: SampleGroups, tag: ModelStage, how
                         own = design.take(np.flatnonzero(index == group))
                         worth[group] = min(worth[group], own.effective_units)
                         if own.single:
-                            rows[group].append(row_of(request, value, size, tag, UNKNOWN, group=grouping.label(group)))
+                            rows[group].append(row_of(request, value, size, tag, UNKNOWN, group=label))
                             continue
                     psi = np.where(index == group, apart, 0.0) * (total.sum() / total[group])
                     spread = spread_of(Influence(psi), design)
                     freedom = max(min(spread.freedom, worth[group] - 1), 1.0)
                     spread = replace(spread, units=worth[group], freedom=freedom)
                 bounds = shaped_interval(request.method, value, spread, fewest=worth[group])
-            metric, split, stage, model = named
-            rows[group].append(Measurement(metric, value, size, split, stage, labels[group], model, bounds=bounds))
+            rows[group].append(Measurement(metric, value, size, split, stage, label, model, bounds=bounds))
     return [row for own in rows for row in own]
 
 
@@ -285,7 +284,7 @@ def why_unavailable(method: Method[MetricSpec], predictions: Predictions) -> str
 
 
 def measurements(
-    base: MetricSamples,
+    view: View,
     requests: Sequence[MetricRequest],
     tag: ModelStage,
     seed: int,
@@ -293,7 +292,7 @@ def measurements(
     groups: Sequence[SampleGroups] = (),
 ) -> list[Measurement]:
     """All measurements of one set of samples; `how` their intervals are made, None for the values alone."""
-    view, many = View(base), base.n >= MANY
+    base, many = view.base, view.base.n >= MANY
 
     def measured(request: MetricRequest) -> Measurement:
         value, bounds, chance = request(view), None, None
@@ -360,7 +359,7 @@ def group_measurements(
         chosen = np.flatnonzero(grouping.index == group)
         base = metric_samples(predictions.take(chosen), design=design.take(chosen))
         part = [request_for_rows(r, chosen) for r in requests if not why_unavailable(r.method, base.predictions)]
-        rows += [replace(m, group=grouping.label(group)) for m in measurements(base, part, tag, seed, how)]
+        rows += [replace(m, group=grouping.label(group)) for m in measurements(View(base), part, tag, seed, how)]
     return rows
 
 
@@ -544,18 +543,19 @@ def evaluate(
         by, score, trust, strata, unit = (
             values_of_rows(values, rows, n) for values in (by, score, trust, strata, unit)
         )
-    tables = any(parse_metric(word)[0].spec.from_class_table for word in metric_words(metrics))
+    words = metric_words(metrics, kind_tables(predictions))
+    tables = any(parse_metric(word)[0].spec.from_class_table for word in words)
     design = design_of(predictions, strata, unit)
-    base = metric_samples(predictions, class_table=tables, design=design)
+    view = View(metric_samples(predictions, class_table=tables, design=design))
     difficulty = None if scores is None else scores.of(predictions.ids)
     ranking = ranking_scores(predictions, score, trust)
     groups = groupings(predictions, by, difficulty)
-    requests, missing = metric_requests(metrics, predictions, ranking)
+    requests, missing = metric_requests(words, predictions, ranking, refuse=metrics not in METRIC_SETS)
     tag = ModelStage(model, stage, predictions.split)
     if intervals not in HOW:
         raise InputError(f"intervals must be True, False or '{BOOTSTRAP}', got {intervals!r}")
     how = HOW[intervals]
-    rows = measurements(base, requests, tag, seed, how, auto_groups(predictions, difficulty))
+    rows = measurements(view, requests, tag, seed, how, auto_groups(predictions, difficulty))
     if predictions.is_multilabel:
         by_label = label_groups(predictions)
         rows += macro_measurements(predictions, by_label, requests, tag, seed, how, design)
@@ -563,12 +563,12 @@ def evaluate(
             groups = [by_label, *groups]
     for grouping in groups:
         rows += group_measurements(predictions, grouping, requests, tag, seed, how, design)
-    curves = all_curves(View(base), ranking, difficulty, bool(intervals), seed)
+    curves = all_curves(view, ranking, difficulty, bool(intervals), seed)
     called = unit if isinstance(unit, str) and unit != predictions.unit else None
     known = About(title=title, unit=called, class_names=tuple(class_names or ()), missing=missing)
-    if base.design.weights is not None:
+    if view.weights is not None:
         weighted_by = " and ".join([*named, *["class"] * (prior is not None)])
-        known = replace(known, weighted_by=weighted_by, effective_samples=base.effective_n)
+        known = replace(known, weighted_by=weighted_by, effective_samples=view.base.effective_n)
     return Evaluation(
         measurements=tuple(rows),
         curves=tuple(replace(curve, model=model, stage=stage, split=predictions.split) for curve in curves),
@@ -620,19 +620,21 @@ def ranking_scores(predictions: Predictions, score: Any, trust: Mapping[str, Any
     return chosen
 
 
+METRIC_SETS = ("core", "all")
+"""Words of metrics by the dozen: those of them that predictions do not allow are left out."""
+
+
 def metric_requests(
-    metrics: str | Sequence[str], predictions: Predictions, ranking: Mapping[str, AnyArray]
+    words: Sequence[str], predictions: Predictions, ranking: Mapping[str, AnyArray], *, refuse: bool = True
 ) -> tuple[list[MetricRequest], dict[str, str]]:
-    """The numbers to compute, and why the others cannot be."""
-    words = metric_words(metrics, kind_tables(predictions))
-    explicit = not isinstance(metrics, str) or metrics not in ("core", "all")
+    """The numbers to compute, and why the others cannot be, which is an error with `refuse`."""
     requests, missing = [], {}
     for word in dict.fromkeys(words):
         method, options = parse_metric(word)
         lack = why_unavailable(method, predictions)
-        if lack and explicit and "ask for it" not in lack:
+        if lack and refuse and "ask for it" not in lack:
             raise InputError(f"metric '{word}' {lack}")
-        if lack and not explicit:
+        if lack and not refuse:
             missing[word] = lack
         elif "score" in method.options:
             requests += [MetricRequest(method, {**options, "score": s}, name) for name, s in ranking.items()]
@@ -651,7 +653,7 @@ def metric_words(metrics: str | Sequence[str], tables: Sequence[str] = ()) -> Se
     if not isinstance(metrics, str):
         return metrics
     more = [word for table in tables for word in table_words(table)] if metrics == "core" else []
-    return (*table_words(metrics), *more) if metrics in ("core", "all") else (metrics,)
+    return (*table_words(metrics), *more) if metrics in METRIC_SETS else (metrics,)
 
 
 def available_words(metrics: str, predictions: Predictions) -> list[str]:

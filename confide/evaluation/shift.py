@@ -71,6 +71,9 @@ class ShiftValue:
     score: str
     metric: str
     value: float
+    chance: float | None = None
+    chance_high: float | None = None
+    """Of a calibration error: what a perfectly calibrated model would show in this cell, on average and in 95 %."""
 
 
 @dataclass(frozen=True)
@@ -170,13 +173,13 @@ def measure_cell(predictions: Predictions, features: Any, subject: Subject) -> l
     ranked = [word for word, info in measured.items() if info.kind == "ranking"]
     rows = []
     for stage, record in subject.at_stages(predictions):
-        rows += [ShiftValue(stage, "msp", word, _metric_value(word, record)) for word in measured]
+        rows += [_shift_value(stage, "msp", word, record) for word in measured]
     for name, predictor in subject.trust.items():
         values = np.asarray(predictor(predictions, features), dtype=np.float64)
-        rows += [ShiftValue("raw", f"trust:{name}", word, _metric_value(word, predictions, values)) for word in ranked]
+        rows += [_shift_value("raw", f"trust:{name}", word, predictions, values) for word in ranked]
         if getattr(predictor, "scale", "score") in ("probability", "logit"):
             claimed = _trust_as_confidence(predictions, values, predictor)
-            rows += [ShiftValue("raw", f"trust:{name}", word, _metric_value(word, claimed)) for word in CHANCES]
+            rows += [_shift_value("raw", f"trust:{name}", word, claimed) for word in CHANCES]
     if subject.difficulty is not None:
         hard = np.asarray(subject.difficulty(features, predictions.labels.numpy()), dtype=np.float64)
         rows += [ShiftValue("raw", "msp", f"rmd_{name}", value) for name, value in sample_box(hard).items()]
@@ -191,9 +194,13 @@ def _trust_as_confidence(predictions: Predictions, values: NDArray[np.float64], 
     return Predictions.from_top1(predictions.labels, predictions.facts.prediction, confidence, predictions.ids, "test")
 
 
-def _metric_value(word: str, predictions: Predictions, score: Any = None) -> float:
+def _shift_value(stage: str, name: str, word: str, predictions: Predictions, score: Any = None) -> ShiftValue:
     options = {} if score is None else {"score": score}
-    return float(getattr(metrics, word)(predictions, **options))
+    value = float(getattr(metrics, word)(predictions, **options))
+    if metrics.explain((word,))[word].kind != "calibration":
+        return ShiftValue(stage, name, word, value)
+    chance = metrics.calibration_test(predictions, word)
+    return ShiftValue(stage, name, word, value, chance.mean, chance.high)
 
 
 # What a grid shows.
@@ -211,10 +218,14 @@ class GridValues:
 
     def value(self, model: str, cell: ShiftCell, stage: str, metric: str, score: str = "msp") -> float:
         """One number; NaN where it was not measured."""
+        return self.row(model, cell, stage, metric, score).value
+
+    def row(self, model: str, cell: ShiftCell, stage: str, metric: str, score: str) -> ShiftValue:
+        """One number with what chance would show; NaN where it was not measured."""
         for row in self.rows[model, cell]:
             if (row.stage, row.score, row.metric) == (stage, score, metric):
-                return row.value
-        return float("nan")
+                return row
+        return ShiftValue(stage, score, metric, math.nan)
 
     def scores(self, model: str, metric: str = "ece") -> tuple[str, ...]:
         """The scores whose values this metric was measured of."""
@@ -280,13 +291,20 @@ def cell_rows(measured: GridValues, model: str) -> list[Measurement]:
     rows = []
     for group, cells in groups.items():
         for stage, score, metric in keys:
-            values = [measured.value(model, cell, stage, metric, score) for cell in cells]
+            found = [measured.row(model, cell, stage, metric, score) for cell in cells]
+            values, levels = [row.value for row in found], [row.chance for row in found if row.chance is not None]
             finite = [v for v in values if np.isfinite(v)]
             mean = float(np.mean(finite)) if finite else float("nan")
             # In a cell of right (or of wrong) predictions alone an AUROC is not defined; the mean is over the others.
             lacking = len(values) - len(finite)
             note = f"{lacking} cells without a value" if finite and lacking else None
-            rows.append(Measurement(metric, mean, measured.n, "test", stage, group, model, score, note=note))
+            chance = float(np.mean(levels)) if len(levels) == len(cells) else None
+            # The limit of a mean over cells of the same images is not the mean of their limits: only a cell has one.
+            high = found[0].chance_high if len(cells) == 1 else None
+            where = {"stage": stage, "group": group, "model": model, "score": score}
+            rows.append(
+                Measurement(metric, mean, measured.n, "test", chance=chance, chance_high=high, note=note, **where)
+            )
     return rows
 
 

@@ -98,7 +98,7 @@ class CellTable:
     """Sums by cell: keys in rising order, and a row of count, confidence and facts for each.
 
     A table of a known `span` of keys becomes an array of all of them once it has seen many rows: adding to it needs no
-    sorting then.
+    sorting then, and only that array is kept.
     """
 
     keys: Indices
@@ -120,6 +120,7 @@ class CellTable:
             self.settle()
             self.every = np.zeros((len(values), self.span))
             self.every[:, self.keys] = self.sums.T
+            self.keys, self.sums = self.keys[:0], self.sums[:0]
         if self.every is not None:
             low, high = (int(keys.min()), int(keys.max()) + 1) if len(keys) else (0, 0)
             near = high - low < len(keys)
@@ -140,11 +141,11 @@ class CellTable:
         return table
 
     def settle(self) -> CellTable:
-        """All that was added, as keys and sums, in the order in which it came."""
+        """All that was added, as keys and sums, in the order in which it came; of an array of all keys a copy."""
         if self.every is not None:
-            self.keys = np.flatnonzero(self.every[0])
-            self.sums = self.every.T[self.keys]
-        elif self.waiting:
+            keys = np.flatnonzero(self.every[0])
+            return CellTable(keys, self.every.T[keys], self.span, self.rows)
+        if self.waiting:
             parts = [(self.keys, self.sums), *self.waiting]
             self.waiting = []
             keys = np.concatenate([own for own, _ in parts])
@@ -307,8 +308,8 @@ class Sketch:
         """From now on parts of units; the part of a unit depends on its name alone, whoever counts it."""
         part = parts_of_units(list(self.units))
         for own in (self, *self.groups.values()):
-            keys = own.coarse.settle().keys
-            own.coarse = own.coarse.renumbered(keys % UNIT_CELLS + part[keys // UNIT_CELLS] * UNIT_CELLS)
+            units = own.coarse.settle()
+            own.coarse = units.renumbered(units.keys % UNIT_CELLS + part[units.keys // UNIT_CELLS] * UNIT_CELLS)
         self.are_parts = True
         self.units.clear()
 
@@ -332,26 +333,28 @@ class Sketch:
 
     def _add_cells(self, other: Sketch, renamed: Indices) -> None:
         """The cells of another sketch, whose units have these numbers here."""
-        self.fine.add(other.fine.settle().keys, other.fine.sums.T)
-        keys = other.coarse.settle().keys
+        fine, coarse = other.fine.settle(), other.coarse.settle()
+        self.fine.add(fine.keys, fine.sums.T)
+        keys = coarse.keys
         if self.kind.unit is not None:
             keys = keys % UNIT_CELLS + renamed[keys // UNIT_CELLS] * UNIT_CELLS
-        self.coarse.add(keys, other.coarse.sums.T)
+        self.coarse.add(keys, coarse.sums.T)
         self.rows += other.rows
 
     def record(self, table: CellTable) -> Predictions:
         """The cells as weighted samples: a row a cell, with the means of its facts."""
-        keys, count = table.settle().keys, table.sums[:, 0]
+        settled = table.settle()
+        keys, sums, count = settled.keys, settled.sums, settled.sums[:, 0]
         if table is self.fine:
-            confidence, means_by_name = self._fine_means()
+            confidence, means_by_name = self._fine_means(settled)
         else:
             # Right and wrong rows of a cell get one confidence: they are tied, and its sums stay what they are.
             starts = np.flatnonzero(np.diff(keys >> 1, prepend=-1))
-            both = np.add.reduceat(table.sums[:, :2], starts, axis=0)
+            both = np.add.reduceat(sums[:, :2], starts, axis=0)
             bins = bins_of_cells(keys[starts] % UNIT_CELLS >> 1, COARSE)
             means_of_cells = within_bins(both[:, 1] / both[:, 0], bins)
             confidence = np.repeat(means_of_cells, np.diff(starts, append=len(keys)))
-            means_by_name = table.sums.T[2:] / count
+            means_by_name = sums.T[2:] / count
         means = {name: torch.from_numpy(own) for name, own in zip(self.kind.names, means_by_name, strict=True)}
         means["confidence"] = torch.from_numpy(confidence)
         facts = Facts(right=torch.from_numpy((keys & 1).astype(bool)), **means)
@@ -368,22 +371,21 @@ class Sketch:
             unit=PART,
         )
 
-    def _coarse_places(self) -> tuple[CellTable, Indices]:
+    def _coarse_places(self, fine: CellTable) -> tuple[CellTable, Indices]:
         """The coarse cells of all units together, and the place of every fine cell among them."""
-        keys = self.coarse.settle().keys
-        together = CellTable(*sums_by_key(keys % UNIT_CELLS, self.coarse.sums.T))
-        fine = self.fine.settle().keys
-        cells = coarser(fine >> 1, bins_of_cells(fine >> 1, FINE))
-        return together, np.searchsorted(together.keys, cells << 1 | fine & 1)
+        coarse = self.coarse.settle()
+        together = CellTable(*sums_by_key(coarse.keys % UNIT_CELLS, coarse.sums.T))
+        cells = coarser(fine.keys >> 1, bins_of_cells(fine.keys >> 1, FINE))
+        return together, np.searchsorted(together.keys, cells << 1 | fine.keys & 1)
 
-    def _fine_means(self) -> tuple[Floats, Floats]:
+    def _fine_means(self, fine: CellTable) -> tuple[Floats, Floats]:
         """Confidence, and means of the other facts, of every fine cell.
 
         The facts are those of the coarse cell around it, of right rows or of wrong ones. Its confidence is its middle,
         moved with those of its neighbours so that the sums over the coarse cell are what they are.
         """
-        together, place = self._coarse_places()
-        cells, count = self.fine.keys >> 1, self.fine.sums[:, 0]
+        together, place = self._coarse_places(fine)
+        cells, count = fine.keys >> 1, fine.sums[:, 0]
         bins = bins_of_cells(cells, FINE)
         confidence = middles(cells, bins, FINE)
         _, tied = np.unique(together.keys >> 1, return_inverse=True)  # right and wrong rows are moved alike
@@ -478,7 +480,7 @@ class Sketch:
                 raise InputError(f"its cells must hold {self.rows} samples, got others; make the sketch again")
         if not self.rows:
             return
-        together, place = self._coarse_places()
+        together, place = self._coarse_places(self.fine)
         counts = np.bincount(place, self.fine.sums[:, 0], len(together.keys))
         if len(counts) != len(together.keys) or (counts != together.sums[:, 0]).any():
             raise InputError("its fine and coarse cells must hold the same samples, got others; make the sketch again")

@@ -16,7 +16,7 @@ from confide.evaluation.compare import compare, holm_corrected, mcnemar
 from confide.evaluation.evaluate import ModelStage, evaluate, measurements, metric_requests
 from confide.metrics import explain, table_words, tnr, tpr
 from confide.metrics.intervals import THEORY
-from confide.metrics.view import metric_samples
+from confide.metrics.view import View, metric_samples
 from confide.predictions import Predictions
 from confide.records import Scores
 from confide.results import LEVEL, About, ComparedRow, Comparison, Curve, Evaluation, Measurement, Z
@@ -109,7 +109,7 @@ def compare_trust(
     values = {names[name]: score.values for name, score in scores.items()}
     apart, _ = metric_requests(separation_words(), predictions, values)
     tag = ModelStage("model", "raw", predictions.split)
-    separation = measurements(metric_samples(predictions), apart, tag, seed, THEORY if intervals else None)
+    separation = measurements(View(metric_samples(predictions)), apart, tag, seed, THEORY if intervals else None)
     decisions = [
         replace(rate(predictions, threshold=score.threshold, score=score.values), score=names[name])
         for name, score in scores.items()

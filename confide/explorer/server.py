@@ -450,6 +450,10 @@ ASSETS = {
 }
 
 
+SHARED = {"explorer.css": "base.css", "dom.js": "values.js"}
+"""What begins with a file of the report: tokens and colours of drawings, and how a mark tells its value."""
+
+
 def create_app(explorer: Explorer, host: str = "127.0.0.1", token: str | None = None) -> AccessControl:
     """The ASGI app of an explorer.
 
@@ -484,7 +488,7 @@ def asset(name: str) -> Response:
 @lru_cache(maxsize=len(ASSETS))
 def _asset_text(name: str) -> str:
     text = resources.files("confide.explorer").joinpath("assets", name).read_text(encoding="utf-8")
-    if name != "explorer.css":
+    if name not in SHARED:
         return text
-    shared = resources.files("confide.report").joinpath("assets", "base.css").read_text(encoding="utf-8")
+    shared = resources.files("confide.report").joinpath("assets", SHARED[name]).read_text(encoding="utf-8")
     return shared + text

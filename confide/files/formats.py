@@ -98,7 +98,7 @@ TRAINED = Format("trained", 2, "a trained model", "train it again", reads=(1,), 
 CHECKPOINT = Format("checkpoint", 1, "a checkpoint", "choose another folder")
 RUN = Format("run", 2, "a run folder", "choose another folder", reads=(1,))
 EVALUATION = Format("evaluation", 2, "an evaluation", "make it again", reads=(1,))
-SHIFT_CELL = Format("shift-cell", 3, "a cell of a shift grid", "make it again")
+SHIFT_CELL = Format("shift-cell", 4, "a cell of a shift grid", "make it again")
 FEATURES = Format("features", 1, "features", "extract them again")
 PROBABILITIES = Format("probabilities", 1, "a recorder's folder", "record it again")
 PREDICTIONS = Format("predictions", 1, "predictions", "save them again")

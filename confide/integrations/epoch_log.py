@@ -12,9 +12,9 @@ from confide.checks import as_tensor
 from confide.metrics import calibration_test, measure_many
 from confide.metrics.base import parse_metric
 from confide.predictions import Predictions
+from confide.training.prediction import CHANCE_DRAWS
 
 WORDS = ("accuracy", "nll", "ece", "aurc")
-DRAWS = 200
 IGNORED = -100
 """The label of padding, as torch and the Trainer have it."""
 
@@ -45,7 +45,7 @@ def logged_metrics(logits: Any, labels: Any, words: Sequence[str] = WORDS) -> di
     for word, value in values.items():
         logged[word] = value
         if parse_metric(word.partition(":")[0])[0].spec.info.kind == "calibration":
-            logged[f"{word}_by_chance"] = calibration_test(predictions, word, resamples=DRAWS).mean
+            logged[f"{word}_by_chance"] = calibration_test(predictions, word, resamples=CHANCE_DRAWS).mean
     return logged
 
 

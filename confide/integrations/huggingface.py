@@ -11,6 +11,7 @@ metric = confide.integrations.huggingface.load("ece", "aurc")    # as evaluate.l
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -37,6 +38,7 @@ class LossForTrainer:
         self.loss = create(word, **options)
         self.reduction = self.loss.reduction
         self.evaluated: list[tuple[Tensor, Tensor]] = []
+        self.epoch_is_ending = False
         needs = {*self.loss.needs, *self.loss.validation_needs()}
         if needs:
             raise InputError(
@@ -52,6 +54,7 @@ class LossForTrainer:
         if self.loss.update is not None:
             if logits.requires_grad:
                 self.update()
+                self._notice_epochs()
             else:
                 known = labels != (IGNORED if self.loss.ignore_index is None else self.loss.ignore_index)
                 self.evaluated.append((logits[known].float().cpu(), labels[known].cpu()))
@@ -67,6 +70,14 @@ class LossForTrainer:
             logits, labels = (torch.cat(parts) for parts in zip(*self.evaluated, strict=True))
             self.evaluated = []
             self.loss.update(gathered(logits), gathered(labels))
+
+    def _notice_epochs(self) -> None:
+        """Tell the loss that an epoch ended: the loader was at its end, and now is not."""
+        accelerate = sys.modules.get("accelerate")  # the Trainer has loaded it, and feeds its batches with it
+        ending = accelerate is not None and bool(accelerate.state.GradientState().end_of_dataloader)
+        if self.epoch_is_ending and not ending:
+            self.loss.end_epoch()
+        self.epoch_is_ending = ending
 
 
 def compute_loss_func(word: str, **options: Any) -> LossForTrainer:

@@ -64,6 +64,9 @@ def loss_callback(
         raise MissingExtra("lightning", "lightning", "the Lightning callback") from error
 
     class LossCallback(Callback):  # type: ignore[misc]
+        def on_train_start(self, trainer: Any, module: Any) -> None:
+            _loss_of(module, loss).expect_epochs()
+
         def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
             every = _loss_of(module, loss).update_every
             if every and (batch_idx + 1) % every == 0:

@@ -151,13 +151,14 @@ BATCHES_WITHOUT_UPDATE = 5_000
 
 
 class UpdateWatch:
-    """Notices where a loss that learns from validation predictions is not given any: an epoch ended, or predictions
-    without gradients were looked at, or very many batches went by, and `update` was not called.
+    """Notices where a loss that learns from validation predictions is not given any: an epoch ended, or the model was
+    set to eval mode or predictions without gradients were looked at, or very many batches went by, and `update` was
+    not called.
     """
 
     def __init__(self) -> None:
         self.batches, self.validated, self.warned = 0, False, False
-        self.updated_in_epoch = False
+        self.updated_in_epoch = self.told_of_epochs = False
 
     def updated(self) -> None:
         """`update` is being called."""
@@ -166,7 +167,7 @@ class UpdateWatch:
     def seen(self, word: str, training: bool) -> None:
         """A batch of training, or one without gradients, which is one of validation."""
         if not training:
-            self.validated = self.batches > 0
+            self.validated = self.batches > 0 and not self.told_of_epochs
             return
         self.batches += 1
         if self.validated:
@@ -178,7 +179,7 @@ class UpdateWatch:
         """The loop says that an epoch ended."""
         if self.batches and not self.updated_in_epoch:
             self.warn(word, "an epoch went by")
-        self.batches, self.updated_in_epoch = 0, False
+        self.batches, self.updated_in_epoch, self.told_of_epochs = 0, False, True
 
     def warn(self, word: str, what: str) -> None:
         """Say it, once."""
@@ -186,9 +187,13 @@ class UpdateWatch:
             self.warned = True
             warnings.warn(
                 f"loss '{word}' learns from validation predictions, but {what} without update(val_logits, val_labels), "
-                "so it stays as it was; call update after every epoch",
+                "so it stays as it was; call update after every epoch (Lightning: callbacks=[loss_callback()]; Hugging "
+                "Face: eval_strategy='epoch')",
                 stacklevel=4,
             )
+
+
+AnyLoss = TypeVar("AnyLoss", bound="LossModule")
 
 
 class LossModule(nn.Module, ABC):
@@ -263,6 +268,15 @@ class LossModule(nn.Module, ABC):
         """What the loss does when a pass over the training set ends; most do nothing."""
         if self.update is not None:
             self._watch.epoch_ended(self.word)
+
+    def expect_epochs(self) -> None:
+        """The loop will say when epochs end, so that a validation pass within one is no sign of a missed update."""
+        self._watch.told_of_epochs = True
+
+    def train(self: AnyLoss, mode: bool = True) -> AnyLoss:
+        if not mode and self.update is not None:
+            self._watch.seen(self.word, training=False)
+        return super().train(mode)
 
     def log(self) -> dict[str, float]:
         """What a training log should keep of the loss after every epoch; most have nothing to tell."""

@@ -269,14 +269,14 @@ def table_words(table: str) -> tuple[str, ...]:
 
     Example:
         >>> confide.metrics.table_words("groups")
-        ('accuracy', 'confidence_gap', 'ece_mass')
+        ('accuracy', 'confidence_gap', 'ece_mass', 'f_beta', 'average_precision')
     """
     variants = [variant for method in METRICS for variant in method.spec.variants]
     if table == "all":
         return (*METRICS.names(), *(variant.word for variant in variants if variant.options is not None))
-    infos = explain((*METRICS.names(), *(variant.word for variant in variants)))
-    own = [info for info in infos.values() if table in info.tables]
-    return tuple(info.word for info in sorted(own, key=lambda info: info.tables[table]))
+    places = {method.word: method.spec.info.tables for method in METRICS} | {v.word: v.tables for v in variants}
+    own = [word for word, tables in places.items() if table in tables]
+    return tuple(sorted(own, key=lambda word: places[word][table]))
 
 
 def value_of(method: Method[MetricSpec], view: View, options: Options) -> float:
@@ -376,6 +376,11 @@ def calibration_test(
     options = {**extra, **options}
     method.check_options(options)
     view = View(metric_samples(predictions))
+    if view.base.design.single:
+        raise InputError(
+            f"a calibration test counts what was drawn, but all {len(predictions):,} samples lie in one "
+            f"'{predictions.unit}'; give several"
+        )
     chance = intervals.chance_of(method, view, options, value_of(method, view, options), draws=resamples, seed=seed)
     if chance is None:
         raise InputError(f"the calibration test of '{metric}' needs all probabilities in memory")

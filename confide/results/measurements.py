@@ -277,7 +277,8 @@ class Curve:
     @classmethod
     def of(cls, kind: str, columns: Mapping[str, Iterable[Any]], **whose: Any) -> Curve:
         """The curve of any columns of numbers, such as arrays."""
-        return cls(kind, {name: tuple(map(float, column)) for name, column in columns.items()}, **whose)
+        plain = {name: v.tolist() if hasattr(v, "tolist") else v for name, v in columns.items()}
+        return cls(kind, {name: tuple(map(float, column)) for name, column in plain.items()}, **whose)
 
 
 @dataclass(frozen=True)

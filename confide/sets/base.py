@@ -26,6 +26,7 @@ from confide.calibrators.groups import Grouping
 from confide.checks import MOST_CLASSES, InputError, as_tensor, check_range, check_record
 from confide.files import formats
 from confide.files.fitted import FittedState, save_fitted
+from confide.numerics.blocks import places_of, row_counts
 from confide.predictions import Predictions, class_values, probability_blocks
 from confide.registry import Method, OptionSpec, Registry
 from confide.types import Floats, Options
@@ -188,7 +189,7 @@ class SetScore:
             """Note where the sets end; whether they end before the order does."""
             inside = self._scores(order.probs, draws[order.rows]) <= limits[order.rows]
             inside &= np.arange(inside.shape[1]) < order.count[:, None]
-            size[order.rows] = count = np.count_nonzero(inside, axis=1)
+            size[order.rows] = count = row_counts(inside)
             last[order.rows] = np.take_along_axis(order.probs, np.maximum(count - 1, 0)[:, None], axis=1)
             return np.asarray(count < order.count)
 
@@ -207,7 +208,7 @@ class SetScore:
             ends = few.count >= sizes[left[few.rows]]
             rows = left[few.rows[ends]]
             last[rows] = few.probs[ends, sizes[rows] - 1]
-            left = np.setdiff1d(left, rows, assume_unique=True)
+            left = np.delete(left, few.rows[ends])
         for size in np.unique(sizes[left]):
             rows = left[sizes[left] == size]
             last[rows] = np.partition(probs[rows], num_classes - size, axis=1)[:, num_classes - size]
@@ -261,7 +262,7 @@ def _first(probs: NDArray[np.floating], last: NDArray[np.floating], size: NDArra
     inside: NDArray[np.bool_] = probs >= last
     inside[size == 0] = False
     # Of equals the lower class comes first.
-    for row in np.flatnonzero(np.count_nonzero(inside, axis=1) != size):
+    for row in np.flatnonzero(row_counts(inside) != size):
         inside[row] = False
         inside[row, np.argsort(-probs[row], kind="stable")[: size[row]]] = True
     return inside
@@ -328,12 +329,12 @@ def _likely(probs: NDArray[np.floating], share: float = 1.0, *, classes: bool = 
     """The classes above this share of the average probability, of rows that have few: most sets end among these."""
     num_classes = probs.shape[1]
     likely = probs > probs.dtype.type(share / num_classes)
-    count = np.count_nonzero(likely, axis=1)
+    count = row_counts(likely)
     many = count > max(num_classes // 8, 2)
     rows = np.flatnonzero(~many)
     likely[many] = False
     count = count[rows]
-    cells = np.flatnonzero(likely)
+    cells = places_of(likely)
     filled = np.arange(int(count.max(initial=1))) < count[:, None]
     values = np.zeros(filled.shape, dtype=probs.dtype)
     values[filled] = -probs.reshape(-1)[cells]
@@ -351,10 +352,10 @@ def _likely(probs: NDArray[np.floating], share: float = 1.0, *, classes: bool = 
 def _rank_of(probs: NDArray[np.floating], classes: NDArray[np.int64]) -> NDArray[np.int64]:
     """The place of a class in the falling order, from 0 on; of equals the lower class comes first."""
     own = np.take_along_axis(probs, classes, axis=1)
-    ahead = np.count_nonzero(probs > own, axis=1)
-    tied = np.flatnonzero(np.count_nonzero(probs >= own, axis=1) > ahead + 1)
+    ahead = row_counts(probs > own)
+    tied = np.flatnonzero(row_counts(probs >= own) > ahead + 1)
     before = np.arange(probs.shape[1]) < classes[tied]
-    ahead[tied] += np.count_nonzero((probs[tied] == own[tied]) & before, axis=1)
+    ahead[tied] += row_counts((probs[tied] == own[tied]) & before)
     return np.asarray(ahead)[:, None]
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from confide.calibrators.groups import DIFFICULTY, grouping
 from confide.numerics.binomial import clopper_pearson
+from confide.numerics.blocks import row_counts
 from confide.predictions import Predictions, class_values, class_words
 from confide.results import LEVEL, GroupCoverage, SetExample, SetResult
 from confide.sets.base import PURPOSE, PredictionSets, SetGroup, quantile_rank
@@ -56,7 +57,7 @@ def measure(
     covered = np.empty(n, dtype=bool) if predictions.has_labels else None
     labels = predictions.labels.cpu().numpy() if predictions.has_labels else None
     for rows, inside in sets.blocks(predictions, weights):
-        sizes[rows] = np.count_nonzero(inside, axis=1)
+        sizes[rows] = row_counts(inside)
         if covered is not None and labels is not None:
             covered[rows] = np.take_along_axis(inside, labels[rows, None], axis=1)[:, 0]
 
@@ -161,7 +162,7 @@ def set_columns(sets: PredictionSets, predictions: Predictions) -> dict[str, NDA
     names = np.array(predictions.class_names or sets.class_names or list(map(str, range(sets.num_classes))))
     sizes, texts = [], []
     for _, block in sets.blocks(predictions):
-        sizes += np.count_nonzero(block, axis=1).tolist()
+        sizes += row_counts(block).tolist()
         texts += [" | ".join(names[row]) for row in block]
     return {"id": predictions.ids, "size": np.array(sizes), "classes": np.array(texts)}
 

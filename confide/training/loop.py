@@ -87,7 +87,7 @@ def fit(
         >>> settings = confide.training.Settings(model="mlp", epochs=1, batch_size=8, device="cpu")
         >>> trained = confide.training.fit(dataset, settings)
         >>> [name for name in trained.log if name.startswith("val")]
-        ['val_nll', 'val_accuracy', 'val_brier', 'val_ece']
+        ['val_nll', 'val_accuracy', 'val_brier', 'val_ece', 'val_ece_by_chance']
     """
     settings = settings or Settings()
     check_choice(if_other, ("refuse", "restart"), "if_other")
@@ -213,9 +213,10 @@ def _note(run: Run) -> str:
     if log.get("train_loss"):
         note += f"  loss {log['train_loss'][-1]:.3f}"
     if log.get("val_accuracy"):
-        note += "  val " + ", ".join(
-            f"{word} {info.text(log[f'val_{word}'][-1])}" for word, info in metrics.explain(("accuracy", "ece")).items()
-        )
+        infos = metrics.explain(("accuracy", "ece"))
+        note += "  val " + ", ".join(f"{word} {info.text(log[f'val_{word}'][-1])}" for word, info in infos.items())
+        if log.get("val_ece_by_chance"):  # a checkpoint written before it was logged has none
+            note += f" (by chance {infos['ece'].text(log['val_ece_by_chance'][-1])})"
     return note
 
 
@@ -308,9 +309,10 @@ def _keep_best(run: Run, row: dict[str, float]) -> None:
 
 
 def add_row(table: dict[str, list[float]], row: dict[str, float]) -> None:
-    """A row at the end of a table of columns."""
+    """A row at the end of a table of columns; one that starts late, as after an older checkpoint, has NaN before."""
+    rows = max((len(table[name]) for name in row if name in table), default=0)
     for name, value in row.items():
-        table.setdefault(name, []).append(value)
+        table.setdefault(name, [math.nan] * rows).append(value)
 
 
 # Checkpoints, and what an earlier call left in the folder.

@@ -4,7 +4,7 @@ difficulty scores that make a loss's groups.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import torch
@@ -34,6 +34,8 @@ class Objective:
         known = losses.LOSSES.get(settings.loss)
         if "num_samples" in known.options or "num_samples" in known.needs:
             options.setdefault("num_samples", len(train))
+        if "num_groups" in known.options:
+            options["num_groups"] = num_groups(settings, train, num_classes, scores)
         self.loss = losses.create(settings.loss, reduction="none", **options).to(device)
         self.reduction = settings.reduction
         self.tables = {
@@ -104,7 +106,7 @@ def _weights(settings: Settings, train: Split, scores: Scores | None) -> NDArray
 def groups_of(
     settings: Settings, train: Split, scores: Scores | None, others: Split | None = None
 ) -> NDArray[np.int64]:
-    """Group of each training sample: by label, by a column, or by quantile of difficulty.
+    """Group of each training sample: by label, by a column, as the scores hold it, or by quantile of difficulty.
 
     Args:
         others: samples to put into the groups of the training samples, such as those of val.
@@ -112,31 +114,58 @@ def groups_of(
     samples = train if others is None else others
     if settings.group_by == "label":
         return samples.labels.astype(np.int64)
-    known = {"num_groups": 2, **losses.LOSSES.get(settings.loss).options, **settings.loss_options}
-    number = int(known["num_groups"])
-    if settings.group_by == "difficulty" and scores is not None and scores.method == difficulty.GROUPED:
-        return _written_groups(scores.of(samples.ids), number)
+    if _holds_groups(scores, settings):
+        role = "training" if others is None else "validation"
+        return _difficulty_of(samples, scores, settings, role).astype(np.int64)
     if settings.group_by == "difficulty":
         values = _difficulty_of(train, scores, settings, "training")
-        edges = np.quantile(values, np.linspace(0, 1, number + 1)[1:-1])
+        edges = np.quantile(values, np.linspace(0, 1, _quantiles(settings) + 1)[1:-1])
         if others is not None:
             values = _difficulty_of(others, scores, settings, "validation")
         return np.searchsorted(edges, values, side="left").astype(np.int64)
-    if settings.group_by not in train.columns:
-        known_names = ", ".join(("difficulty", "label", *train.columns))
-        raise InputError(f"group_by must be one of {known_names}, got '{settings.group_by}'")
-    return _column_groups(settings.group_by, train, samples, number)
-
-
-def _written_groups(groups: NDArray[np.float64], number: int) -> NDArray[np.int64]:
-    """Groups as a file holds them."""
-    if groups.max() >= number:
-        held = int(groups.max()) + 1
+    names = _names_in_column(settings.group_by, train)
+    column = samples.columns.get(settings.group_by)
+    if column is None or not np.isin(column, names).all():
         raise InputError(
-            f"the scores hold {held} groups, but the loss was made for {number}; set its option num_groups "
-            f"(--set loss_options.num_groups={held})"
+            f"every sample must have a value of column '{settings.group_by}' that the training samples have"
         )
-    return groups.astype(np.int64)
+    return np.searchsorted(names, column).astype(np.int64)
+
+
+def num_groups(settings: Settings, train: Split, num_classes: int, scores: Scores | None) -> int:
+    """How many groups a loss keeps: as many as there are, unless its option asks for more."""
+    if _holds_groups(scores, settings):
+        source, number = "the scores hold", int(scores.values.max()) + 1
+    elif settings.group_by == "difficulty":
+        return _quantiles(settings)
+    elif settings.group_by == "label":
+        source, number = "the labels make", num_classes
+    else:
+        source = f"column '{settings.group_by}' has"
+        number = len(_names_in_column(settings.group_by, train))
+    asked = int(settings.loss_options.get("num_groups", number))
+    if asked < number:
+        raise InputError(
+            f"{source} {number} groups, but num_groups of loss '{settings.loss}' is {asked}; leave that option out, "
+            "training counts the groups"
+        )
+    return asked
+
+
+def _holds_groups(scores: Scores | None, settings: Settings) -> TypeGuard[Scores]:
+    """Whether the scores are groups already, as `confide harden --groups` writes them."""
+    return settings.group_by == "difficulty" and scores is not None and scores.method == difficulty.GROUPED
+
+
+def _quantiles(settings: Settings) -> int:
+    known = {"num_groups": 2, **losses.LOSSES.get(settings.loss).options, **settings.loss_options}
+    return int(known["num_groups"])
+
+
+def _names_in_column(name: str, train: Split) -> NDArray[Any]:
+    if name not in train.columns:
+        raise InputError(f"group_by must be one of {', '.join(('difficulty', 'label', *train.columns))}, got '{name}'")
+    return np.unique(train.columns[name])
 
 
 def _difficulty_of(samples: Split, scores: Scores | None, settings: Settings, role: str) -> NDArray[np.float64]:
@@ -150,18 +179,6 @@ def _difficulty_of(samples: Split, scores: Scores | None, settings: Settings, ro
             "val.parquet)"
         )
     return scores.of(samples.ids)
-
-
-def _column_groups(column: str, train: Split, samples: Split, number: int) -> NDArray[np.int64]:
-    names = np.unique(train.columns[column])
-    if len(names) > number:
-        raise InputError(
-            f"column '{column}' has {len(names)} groups, but the loss was made for {number}; set its option num_groups"
-        )
-    values = samples.columns.get(column)
-    if values is None or not np.isin(values, names).all():
-        raise InputError(f"every sample must have a value of column '{column}' that the training samples have")
-    return np.searchsorted(names, values).astype(np.int64)
 
 
 # Groups of difficulty by which a loss measures calibration: who needs them, and scores that may make them.

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from confide.checks import InputError, check_choice, check_range
 from confide.facts import SMALLEST_PROBABILITY, facts_of
+from confide.metrics import calibration_test
 from confide.models.base import Classifier
 from confide.models.device import Device, is_out_of_memory
 from confide.models.preparation import Feed, rows_in_batches
@@ -74,8 +75,14 @@ def _mean_logits(model: Callable[[Tensor], Tensor], views: Sequence[Tensor], dev
     return sum(logits[1:], logits[0]) / len(logits)
 
 
+CHANCE_DRAWS = 200
+
+
 def log_metrics(logits: Tensor, labels: Tensor) -> dict[str, float]:
-    """nll, accuracy, brier and ece (15 bins of equal width) of validation predictions, from one softmax."""
+    """nll, accuracy, brier and ece (15 bins of equal width) of validation predictions, from one softmax.
+
+    `ece_by_chance` is what a perfectly calibrated model with this confidence would show.
+    """
     facts = facts_of(logits, labels)
     correct = facts.correct.double().cpu().numpy()
     confidence = facts.confidence.double().cpu().numpy()
@@ -84,6 +91,9 @@ def log_metrics(logits: Tensor, labels: Tensor) -> dict[str, float]:
         "accuracy": float(correct.mean()),
         "brier": float(facts.need("brier").double().mean()),
         "ece": calibration_error(confidence, correct),
+        "ece_by_chance": calibration_test(
+            Predictions.from_pairs(correct, confidence), "ece", resamples=CHANCE_DRAWS
+        ).mean,
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
@@ -98,3 +99,17 @@ def test_the_order_of_many_classes_does_not_run_over(classes):
     assert stays_in_order(logits, order).all()
     logits[1, 0] = 4 * classes
     assert stays_in_order(logits, order).tolist() == [True, False]
+
+
+def test_ten_copies_of_every_sample_do_not_make_the_choice_surer(made):
+    logits, labels = made(150, 4, seed=7)
+    once = Predictions(3 * logits, labels, split="val")
+    image = np.arange(150).repeat(10)
+    copies = Predictions(3 * logits[image], labels[image], split="val", columns={"image": image})
+    grouped = copies.replace(unit="image")
+    narrow, wide = (calibrators.choose(p, ("temperature",)).candidate("temperature") for p in (copies, grouped))
+    alone = calibrators.choose(once, ("temperature",)).candidate("temperature")
+    assert (wide.high - wide.low) == pytest.approx(alone.high - alone.low, rel=0.1)
+    assert (wide.high - wide.low) > 2.5 * (narrow.high - narrow.low)
+    with pytest.raises(InputError, match="all 10 predictions lie in one 'image'; give several, or fit one method"):
+        calibrators.choose(grouped.take(range(10)))

@@ -48,6 +48,8 @@ def test_tables_for_people(files, capsys):
     assert "> temperature" in out
     assert "cross-validated on the 600 fitted predictions" in out
     assert "on the 600 applied predictions" in out
+    error = next(line for line in out.splitlines() if line.startswith("ece "))
+    assert error.count(", by chance 0.0") == 2
 
 
 def test_a_second_opinion_from_files_of_features_or_predictions(files, tmp_path, capsys):

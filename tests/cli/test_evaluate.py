@@ -52,6 +52,15 @@ def test_evaluate_speaks_json_and_groups_by_a_column(folder, capsys):
     assert {"site=a", "site=b", "site=c"} <= groups
 
 
+@pytest.mark.parametrize("asked", [["f_beta", "average_precision"], ["nll", "brier"]])
+def test_the_table_by_label_shows_what_was_asked_for_and_not_only_how_many(tmp_path, capsys, asked):
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "val.npz", logits=rng.normal(size=(40, 2)), labels=rng.integers(0, 2, (40, 2)))
+    assert main(["evaluate", str(tmp_path / "val.npz"), "--no-intervals", "--metrics", *asked]) == 0
+    header = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("by label"))
+    assert header.split()[2:] == ["samples", *asked]
+
+
 @pytest.mark.parametrize(("column", "warned"), [("logits", True), ("probs", False)])
 def test_probabilities_that_are_called_logits_are_doubted(tmp_path, capsys, column, warned):
     values = np.random.default_rng(0).dirichlet(np.ones(4), 60).astype("float32")

@@ -40,9 +40,14 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_train_then_predict(images: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run, out = str(tmp_path / "run"), str(tmp_path / "predictions.parquet")
     assert main(["train", images, "--loss", "focal", "--set", "loss_options.gamma=2", "--out", run, *SMALL]) == 0
-    assert f"next: confide predict {run} {images} --split test" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert f"next: confide predict {run} {images} --split test" in printed
+    assert re.search(r"\d \(by chance \d+\.\d\)", printed)
+    assert main(["predict", run, images, "--out", out]) == 0
+    assert re.search(r"ece \S+ pts \(by chance \S+ pts\)", capsys.readouterr().out)
     assert main(["predict", run, images, "--out", out, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
+    assert 0 < told["ece_by_chance"] < 1
     predictions = Predictions.load(out)
     assert len(predictions) == told["samples"]
     assert predictions.split == "test"

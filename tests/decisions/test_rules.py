@@ -1,5 +1,7 @@
 """Decisions by cost against sums written out, the threshold of two classes, capacity, and what is warned of."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +10,7 @@ import confide
 from confide import Predictions, decisions
 from confide.checks import InputError
 from confide.decisions import ASK
+from confide.decisions.rules import POINTS, _break_even
 
 
 def drawn(n, num_classes, seed, sharp=1.0):
@@ -144,8 +147,74 @@ def test_predictions_without_all_probabilities_are_refused():
 
 
 def test_a_mean_cost_of_two_samples_has_an_interval_and_one_has_none():
-    from confide.decisions.rules import _mean_cost
+    from confide.decisions.rules import Design, _mean_cost
 
     # Student's t with one degree of freedom: 2 -+ 12.706 * sqrt(2) / sqrt(2).
-    assert _mean_cost("cost", np.array([1.0, 3.0])).bounds == pytest.approx((2 - 12.7062, 2 + 12.7062), abs=1e-3)
-    assert _mean_cost("cost", np.array([1.0])).bounds is None
+    assert _mean_cost("cost", np.array([1.0, 3.0]), Design()).bounds == pytest.approx(
+        (2 - 12.7062, 2 + 12.7062), abs=1e-3
+    )
+    assert _mean_cost("cost", np.array([1.0]), Design()).bounds is None
+
+
+def test_the_interval_of_a_cost_counts_images_and_not_their_pixels():
+    rng = np.random.default_rng(0)
+    logits, labels = rng.normal(0, 2, (40, 2)).repeat(25, axis=0), rng.integers(0, 2, 40).repeat(25)
+    apart = confide.Predictions(logits, labels, columns={"image": np.arange(40).repeat(25)})
+    by_row, by_image = (
+        decisions.decide(p, [[0, 1], [5, 0]]).result.measured for p in (apart, apart.replace(unit="image"))
+    )
+    assert (by_image.high - by_image.low) > 4 * (by_row.high - by_row.low)
+    single = decisions.decide(apart.replace(unit="image").take(range(25)), [[0, 1], [5, 0]]).result
+    assert not single.measured.has_interval
+    assert "all samples lie in one 'image'" in single.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("costs", "abstain", "threshold"),
+    [
+        ([[0, 1], [3, 0]], None, 0.25),
+        ([[1, 2], [4, 1]], None, 0.25),
+        ([[0, 1], [3, 0]], 0.5, None),
+        ([[0, 0], [3, 0]], None, None),
+        ([[0, 1], [0, 0]], None, None),
+        ([[0, 0.5], [0.5, 0]], None, 0.5),
+        (np.ones((3, 3)) - np.eye(3), None, None),
+    ],
+)
+def test_a_threshold_where_both_errors_cost_something(costs, abstain, threshold):
+    record = Predictions(np.eye(len(costs)))
+    assert decisions.decide(record, costs, abstain).result.threshold == threshold
+
+
+@pytest.mark.parametrize("n", [1, 3, POINTS, POINTS + 1, 250])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_what_remains_is_the_sum_of_those_not_asked_about(n, weighted):
+    draws = np.random.default_rng(n)
+    own, real = draws.random(n), draws.random(n)
+    order, weights = np.argsort(-own), np.linspace(0.5, 1.5, n) if weighted else None
+    points = _break_even(own, real, order, weights)
+    times = np.ones(n) if weights is None else weights
+    counts = [round(x) for x in np.linspace(0, n, min(n, POINTS) + 1)]
+    assert len(points) == len(counts)
+    for point, count in zip(points, counts, strict=True):
+        left = order[count:]
+        assert point.share == pytest.approx(times[order[:count]].sum() / n)
+        assert point.expected == pytest.approx((own * times)[left].sum() / n, abs=1e-12)
+        assert point.measured == pytest.approx((real * times)[left].sum() / n, abs=1e-12)
+        assert point.price == own[order[min(count, n - 1)]]
+    assert all(math.isnan(point.measured) for point in _break_even(own, None, order, weights))
+
+
+def test_actions_are_named_after_the_classes_only_where_there_are_as_many():
+    record = Predictions(np.eye(3), [0, 1, 2], class_names=("a", "b", "c"))
+    square, wide = np.ones((3, 3)) - np.eye(3), np.ones((3, 2))
+    assert list(decisions.decide(record, square).result.shares) == ["a", "b", "c"]
+    assert list(decisions.decide(record, wide).result.shares) == ["0", "1"]
+    assert list(decisions.decide(record, wide, actions=("keep", "drop")).result.shares) == ["keep", "drop"]
+
+
+def test_the_first_three_classes_that_are_not_the_cheapest_are_named():
+    costs = np.ones((5, 5)) + np.diag([1.0, 1.0, 0.0, 1.0, 1.0])
+    record = Predictions(np.eye(5), class_names=("a", "b", "c", "d", "e"))
+    (told, _) = decisions.decide(record, costs).result.warnings
+    assert "for a, b, d;" in told

@@ -126,7 +126,7 @@ def test_cells_of_another_model_or_seed_are_not_used(split, tmp_path):
     other = shift_grid(split, {"a": subject(identity="two", forward=lambda x: (by_channel(x)[0] * 3, None))}, **options)
     assert first.value("nll", **where) != other.value("nll", **where)
     seeded = shift_grid(split, {"a": subject(identity="two")}, seed=1, **options)
-    assert json.loads((tmp_path / "cells" / "a" / "gaussian_noise-5.json").read_text())["format"] == "shift-cell/3"
+    assert json.loads((tmp_path / "cells" / "a" / "gaussian_noise-5.json").read_text())["format"] == "shift-cell/4"
     assert seeded.value("nll", **where) not in (first.value("nll", **where), other.value("nll", **where))
 
 

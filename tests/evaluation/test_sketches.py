@@ -41,7 +41,7 @@ def test_sums_rankings_and_intervals_are_those_of_all_rows():
     for shard in shards:
         merged.merge(Sketch().add(shard))
     assert evaluate_sketch(merged, ["nll", "auroc"], False).value("auroc") == found.value("auroc")
-    assert len(sketch.fine.keys) < 200_000
+    assert len(sketch.fine.settle().keys) < 200_000
 
 
 def test_cells_by_image_give_the_intervals_of_images():
@@ -54,6 +54,21 @@ def test_cells_by_image_give_the_intervals_of_images():
         e = next(e for e in whole.measurements if e.metric == m.metric and e.group is None)
         assert (m.value, m.low, m.high) == pytest.approx((e.value, e.low, e.high), abs=1e-9)
     assert found.about.unit == "pixels"
+
+
+def test_a_sketch_that_was_saved_keeps_no_second_copy_of_its_cells(tmp_path):
+    rng = np.random.default_rng(0)
+    logits, labels = 3 * rng.normal(0, 1, (3, 5, 500, 500)), rng.integers(0, 5, (3, 500, 500))
+    sketch = sketch_of(confide.dense.image_predictions(logits, labels))
+    values = evaluate_sketch(sketch, ["accuracy", "ece", "auroc"], False).measurements
+    sketch.save(tmp_path / "sketch.npz")
+    assert sketch.coarse.every is not None
+    assert not len(sketch.coarse.keys)
+    assert not len(sketch.coarse.sums)
+    assert (
+        evaluate_sketch(Sketch.load(tmp_path / "sketch.npz"), ["accuracy", "ece", "auroc"], False).measurements
+        == values
+    )
 
 
 def answers_by_question(questions, seed=0):
@@ -74,9 +89,10 @@ def test_a_sketch_of_many_questions_does_not_grow_with_them_and_keeps_their_inte
         for rows in thirds[::-1]:
             merged.merge(sketch_of(whole.take(rows)))
         assert not added.units
-        sizes.append(len(added.coarse.settle().keys))
-        assert (added.coarse.keys == merged.coarse.settle().keys).all()
-        np.testing.assert_allclose(added.coarse.sums, merged.coarse.sums, rtol=1e-9)
+        cells, same = added.coarse.settle(), merged.coarse.settle()
+        sizes.append(len(cells.keys))
+        assert (cells.keys == same.keys).all()
+        np.testing.assert_allclose(cells.sums, same.sums, rtol=1e-9)
         found, exact = evaluate_sketch(added, words), confide.evaluate(whole, words, score="msp")
         for word in words:
             m, e = (next(m for m in ev.measurements if m.metric == word and m.group is None) for ev in (found, exact))

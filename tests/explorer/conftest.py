@@ -263,7 +263,7 @@ def wait_for_count(page: Any, wanted: int) -> None:
 
 
 def wait_for_tags(page: Any, place: Path, wanted: list[tuple[str | None, int | None, str]]) -> None:
-    """Until the tags are these (action, new label, note); what they are after twenty seconds is shown."""
+    """Until the tags are these (action, new label, note); what they are after a minute is shown."""
     _wait(
         page,
         place,
@@ -278,7 +278,7 @@ def wait_for_actions(page: Any, place: Path, wanted: dict[str, str | None]) -> N
 
 
 def _wait(page: Any, place: Path, wanted: Any, read: Callable[[list[SampleTag]], Any]) -> None:
-    for _ in range(200):
+    for _ in range(600):
         tags = TagFile(place if place.suffix == ".sqlite" else place / "tags.sqlite")
         kept = read(tags.all())
         tags.close()
@@ -313,6 +313,14 @@ def wait_for_order(page: Any, order: list[str]) -> None:
           return cells.length > 0 && cells.every(c => (c.ariaLabel || '').startsWith(order[+c.dataset.at] + ':'));
         }""",
         arg=order,
+    )
+
+
+def wait_for_neighbours(page: Any, samples: int) -> None:
+    """Until so many samples were read: the open one, and those that are fetched ahead."""
+    page.wait_for_function(
+        "many => performance.getEntriesByType('resource').filter(e => e.name.includes('/api/sample?')).length >= many",
+        arg=samples,
     )
 
 

@@ -140,6 +140,45 @@ def test_two_models_are_compared_and_a_cell_becomes_a_filter(look, client):
     assert "only other-loss right ×" in page.locator(".chip").all_inner_texts()
 
 
+def test_marks_of_the_charts_tell_their_values(look, client):
+    page = look(client, "?split=test&split=val&panel=reliability")
+    told = page.locator(".value")
+    page.locator("#panel svg").nth(2).focus()
+    page.keyboard.press("ArrowRight")
+    told.filter(has_text="The surest").wait_for()
+    page.keyboard.press("Escape")
+    told.wait_for(state="hidden")
+    page.locator("#panel .dot").first.focus()
+    told.filter(has_text="Says").wait_for()
+    page.locator("[data-part=confidence] svg").hover()
+    told.filter(has_text=re.compile(r"%: \d+$")).wait_for()
+    page.goto(f"http://127.0.0.1:{client.port}/?split=test&view=compare")
+    page.locator("svg.brush2").focus()
+    page.keyboard.press("ArrowRight")
+    told.filter(has_text="other-loss").wait_for()
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#drawer .neigh li")
+    told.wait_for(state="hidden")
+    sample = page.locator("#drawer h2").inner_text()
+    page.locator("#drawer svg").last.focus()
+    page.keyboard.press("ArrowRight")
+    told.filter(has_text="Epoch 2").wait_for()
+    assert page.locator("#drawer h2").inner_text() == sample
+
+
+def test_what_a_brush_takes_in_stays_as_clear_as_the_rest(look, client):
+    page = look(client, "?split=test&view=compare")
+    chart = page.locator("svg.brush2")
+    box = chart.bounding_box()
+    page.mouse.move(box["x"] + 0.2 * box["width"], box["y"] + 0.1 * box["height"])
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.9 * box["width"], box["y"] + 0.8 * box["height"], steps=4)
+    page.mouse.up()
+    page.get_by_role("button", name="Clear the area").wait_for()
+    place = "(svg, name) => [...svg.children].findIndex(e => e.matches(name))"
+    assert chart.evaluate(place, ".frame") < chart.evaluate(place, ".mark")
+
+
 def test_export_and_save_view(look, client):
     page = look(client, "?split=test&outcome=wrong")
     page.locator("#export").click()

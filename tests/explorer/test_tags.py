@@ -13,6 +13,7 @@ import subprocess
 import sys
 import types
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -105,10 +106,12 @@ def test_the_tables_come_all_at_once(tmp_path, monkeypatch):
         patch.setattr("confide.explorer.tags.SCHEMA", SCHEMA + "CREATE TABLE tags (more TEXT);")
         with pytest.raises(InputError, match="already exists"):
             TagFile(path).put(SampleTag("test", "a", "drop"))
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT name FROM sqlite_master").fetchall() == []
-    TagFile(path).put(SampleTag("test", "a", "drop"))
-    assert len(TagFile(path).all()) == 1
+    with closing(TagFile(path)) as tags:
+        tags.put(SampleTag("test", "a", "drop"))
+    with closing(TagFile(path)) as tags:
+        assert len(tags.all()) == 1
 
 
 def test_a_journal_that_ends_meanwhile_is_no_error(tmp_path, monkeypatch):
@@ -116,7 +119,8 @@ def test_a_journal_that_ends_meanwhile_is_no_error(tmp_path, monkeypatch):
         raise FileNotFoundError(path)
 
     monkeypatch.setattr("confide.explorer.tags._end", gone)
-    TagFile(tmp_path / "tags.sqlite").put(SampleTag("test", "a", "drop"))
+    with closing(TagFile(tmp_path / "tags.sqlite")) as tags:
+        tags.put(SampleTag("test", "a", "drop"))
 
 
 def test_an_empty_tag_removes(tmp_path):

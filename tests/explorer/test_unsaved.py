@@ -26,7 +26,10 @@ def test_what_could_not_be_sent_is_kept_said_and_sent_again(look, client, run_fo
     page.keyboard.press("d")
     page.locator("[data-notice=unsaved]", has_text="1 change is not saved yet").wait_for()
     page.keyboard.press("n")
-    page.keyboard.type("in a tunnel")
+    page.keyboard.type("in a tun")
+    page.locator("[data-notice=unsaved]", has_text="2 changes are not saved yet").wait_for()
+    page.keyboard.type("nel")  # after a pause: still one note
+    page.locator("#note").evaluate("note => note.dispatchEvent(new Event('change'))")
     page.locator("[data-notice=unsaved]", has_text="2 changes are not saved yet").wait_for()
     assert page.locator("#drawer [data-tag=drop]").get_attribute("aria-pressed") == "false"
     assert page.locator("#drawer .state").inner_text() == "Not saved yet: drop, note."

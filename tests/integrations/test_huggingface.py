@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from types import SimpleNamespace
 from typing import Any
 
@@ -71,6 +73,32 @@ def test_adafocal_learns_from_the_evaluations_of_the_trainer() -> None:
     assert not loss.evaluated
 
 
+def test_an_epoch_without_an_evaluation_is_warned_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = SimpleNamespace(end_of_dataloader=False)
+    loaded = SimpleNamespace(state=SimpleNamespace(GradientState=lambda: state))
+    monkeypatch.setitem(sys.modules, "accelerate", loaded)
+    loss, logits, labels = compute_loss_func("adafocal"), torch.randn((6, 3)), torch.arange(6) % 3
+
+    def epoch(evaluate: bool) -> None:
+        for state.end_of_dataloader in (False, False, True):
+            loss((logits.clone().requires_grad_(),), labels)
+        if evaluate:
+            with torch.no_grad():
+                loss((logits,), labels)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        epoch(True)
+        epoch(True)
+        epoch(False)
+    with pytest.warns(UserWarning, match=r"an epoch went by without update.*eval_strategy='epoch'"):
+        epoch(False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        epoch(False)
+        epoch(False)
+
+
 def test_metrics_of_an_evaluation_leave_out_padding_and_name_chance() -> None:
     logits, labels = torch.randn((2, 30, 4), generator=torch.Generator().manual_seed(0)), torch.arange(60) % 4
     labels[:7] = -100
@@ -86,8 +114,8 @@ def test_metrics_of_an_evaluation_leave_out_padding_and_name_chance() -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("word", ["focal", "adafocal"])
-def test_the_trainer_learns_with_it(tmp_path: Any, word: str) -> None:
+@pytest.mark.parametrize(("word", "evaluations"), [("focal", "epoch"), ("adafocal", "epoch"), ("adafocal", "no")])
+def test_the_trainer_learns_with_it(tmp_path: Any, word: str, evaluations: str) -> None:
     transformers = pytest.importorskip("transformers")
     pytest.importorskip("accelerate")
 
@@ -108,7 +136,7 @@ def test_the_trainer_learns_with_it(tmp_path: Any, word: str) -> None:
         gradient_accumulation_steps=2,
         learning_rate=0.1,
         report_to=[],
-        eval_strategy="epoch",
+        eval_strategy=evaluations,
         save_strategy="no",
         use_cpu=True,
         disable_tqdm=True,
@@ -123,10 +151,14 @@ def test_the_trainer_learns_with_it(tmp_path: Any, word: str) -> None:
         compute_loss_func=loss,
         compute_metrics=compute_metrics(),
     )
-    trainer.train()
-    assert {"eval_ece", "eval_ece_by_chance", "eval_aurc"} <= set(trainer.state.log_history[-2])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        trainer.train()
+    assert sum("learns from validation predictions" in str(c.message) for c in caught) == (evaluations == "no")
+    if evaluations == "epoch":
+        assert {"eval_ece", "eval_ece_by_chance", "eval_aurc"} <= set(trainer.state.log_history[-2])
     if word == "adafocal":
-        assert bool((loss.loss.gammas != 1).any())
+        assert bool((loss.loss.gammas != 1).any()) == (evaluations == "epoch")
     predicted = model.linear(features).argmax(dim=1)
     assert float((predicted == features[:, :3].argmax(dim=1)).float().mean()) > 0.9
 

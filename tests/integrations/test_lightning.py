@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -22,7 +23,9 @@ def data(n: int, seed: int) -> torch.utils.data.TensorDataset:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("options", "updates"), [({}, 2), ({"update_every": 2}, 4)])
+@pytest.mark.parametrize(
+    ("options", "updates"), [({}, 2), ({"update_every": 2}, 4), ({}, 0)], ids=["epochs", "batches", "no callback"]
+)
 def test_adafocal_moves_its_gammas_and_the_mode_is_restored(tmp_path: Any, options: Any, updates: int) -> None:
     lightning = pytest.importorskip("lightning")
 
@@ -52,7 +55,7 @@ def test_adafocal_moves_its_gammas_and_the_mode_is_restored(tmp_path: Any, optio
     trainer = lightning.Trainer(
         max_epochs=2,
         accelerator="cpu",
-        callbacks=[loss_callback(), metrics_callback()],
+        callbacks=[loss_callback(), metrics_callback()] if updates else [metrics_callback()],
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
@@ -60,13 +63,16 @@ def test_adafocal_moves_its_gammas_and_the_mode_is_restored(tmp_path: Any, optio
         default_root_dir=tmp_path,
     )
     loaders = [torch.utils.data.DataLoader(data(64, 0), batch_size=16), torch.utils.data.DataLoader(data(40, 1), 20)]
-    trainer.fit(model, *loaders)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        trainer.fit(model, *loaders)
+    assert sum("learns from validation predictions" in str(c.message) for c in caught) == (updates == 0)
     assert calls == [40] * updates
     assert all(model.modes)
     expected = float(metrics.nll(Predictions(*predictions_of(model, loaders[1]))))
     assert float(trainer.callback_metrics["val_nll"]) == pytest.approx(expected, rel=1e-5)
     assert {"val_ece", "val_ece_by_chance", "val_aurc"} <= set(trainer.callback_metrics)
-    assert not torch.equal(model.loss.gammas, torch.ones(15, dtype=torch.float64))
+    assert bool((model.loss.gammas != 1).any()) == (updates > 0)
 
 
 @pytest.fixture
@@ -100,6 +106,36 @@ class Held(torch.nn.Module):
 
 def batches(n: int, seed: int = 0) -> torch.utils.data.DataLoader:
     return torch.utils.data.DataLoader(data(n, seed), 20)
+
+
+def test_a_validation_pass_in_eval_mode_without_the_callback_is_warned_of_once() -> None:
+    module, (rows, labels) = torch.nn.ModuleDict({"loss": losses.create("adafocal")}), data(8, 0).tensors
+    logits = rows[:, :3].requires_grad_()
+    module.eval()  # the pass that Lightning makes before it trains
+    module.train()
+    module["loss"](logits, labels)
+    module.eval()
+    module.train()
+    with pytest.warns(UserWarning, match=r"a validation pass went by.*callbacks=\[loss_callback\(\)\]"):
+        module["loss"](logits, labels)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        module.eval()
+        module["loss"](logits, labels)
+
+
+@pytest.mark.usefixtures("callbacks_alone")
+def test_with_the_callback_a_validation_pass_within_an_epoch_is_no_sign() -> None:
+    module, trainer, callback = Held("calfocal"), SimpleNamespace(val_dataloaders=batches(20)), loss_callback()
+    rows, labels = data(8, 0).tensors
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        callback.on_train_start(trainer, module)
+        module.loss(module(rows), labels)
+        module.eval()
+        module.loss(module(rows).detach(), labels)
+        module.train()
+        module.loss(module(rows), labels)
 
 
 @pytest.mark.usefixtures("callbacks_alone")

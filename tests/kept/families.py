@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.kept import asked, edges, entries, limits, pages, parts, trained
+from tests.kept import asked, edges, entries, evaluation, limits, numerics, pages, parts, sets, trained
 
 FAMILIES: dict[str, Callable[[], Iterator[tuple[str, Callable[[], Any]]]]] = {
     **entries.FAMILIES,
@@ -18,4 +18,7 @@ FAMILIES: dict[str, Callable[[], Iterator[tuple[str, Callable[[], Any]]]]] = {
     "beyond": edges.beyond_entries,
     "limits": limits.limit_entries,
     "records": parts.record_entries,
+    "searches": numerics.searches,
+    "edges_of_evaluation": evaluation.evaluation_edges,
+    "edges_of_sets": sets.set_edges,
 }

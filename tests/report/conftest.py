@@ -288,6 +288,7 @@ def training_curves(model, place, draws) -> list[Curve]:
         "train_loss": 0.05 + 0.05 * place + 0.8 * fall + draws.normal(0, 0.008, 40),
         "val_loss": 0.31 + 0.5 * fall + (0.002 * epochs if place == 0 else 0) + draws.normal(0, 0.012, 40),
         "val_ece": 0.012 + (0.0005 * epochs if place == 0 else 0.004) + draws.normal(0, 0.002, 40),
+        "val_ece_by_chance": 0.011 - 0.002 * fall,
         "learning_rate": np.where(epochs < 20, 0.1, 0.01),
     }
     found = [Curve("training", columns(table), model=model, split="train")]

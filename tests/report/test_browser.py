@@ -86,6 +86,21 @@ def test_a_mark_tells_its_value_on_hover_tap_and_arrow_keys(opened):
     assert told.is_hidden()
 
 
+def test_a_finger_on_one_chart_after_another_tells_each_value(opened):
+    """The chart that was touched before loses the keyboard, and must not take the words of the next with it."""
+    page = opened(375, has_touch=True)
+    told, charts = page.locator(".value"), page.locator(".vn svg[data-values]:visible")
+    for k in range(4):
+        svg = charts.nth(k)
+        svg.scroll_into_view_if_needed()
+        box, (x, y, words, *_) = svg.bounding_box(), json.loads(svg.get_attribute("data-values"))[0]
+        scale = box["width"] / float(svg.get_attribute("viewBox").split()[2])
+        page.touchscreen.tap(box["x"] + x * scale, box["y"] + y * scale)
+        page.wait_for_function("at => document.activeElement === at", arg=svg.element_handle())
+        told.filter(has_text=words).wait_for()
+        assert page.locator("svg .ring").count() == 1
+
+
 def test_the_point_is_dragged_and_slider_and_readout_follow(opened):
     page = opened(1440)
     svg = page.locator(".vw .rcs")

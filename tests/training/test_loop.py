@@ -15,6 +15,7 @@ from confide.files import formats
 from confide.losses import LOSSES
 from confide.records import Dataset, Scores, Split
 from confide.training import Settings, Trained, checkpoint, fit, penultimate, predict
+from confide.training.loop import add_row
 from confide.training.objective import Objective, groups_of
 
 QUICK: dict[str, Any] = {"epochs": 3, "batch_size": 32, "model_options": {"width": 4}, "device": "cpu"}
@@ -34,6 +35,13 @@ def test_it_learns_the_bars(bars: Dataset) -> None:
     assert float(predictions.facts.correct.float().mean()) > 0.9
     assert trained.log["train_loss"][-1] < trained.log["train_loss"][0]
     assert set(trained.log) >= {"epoch", "train_loss", "train_accuracy", "val_nll", "val_accuracy", "val_ece"}
+    assert 0 < trained.log["val_ece_by_chance"][-1] < 0.2
+
+
+def test_a_column_that_an_older_checkpoint_did_not_log_has_no_number_before() -> None:
+    table = {"epoch": [0.0, 1.0], "val_ece": [0.2, 0.1]}
+    add_row(table, {"epoch": 2.0, "val_ece": 0.1, "val_ece_by_chance": 0.05})
+    np.testing.assert_equal(table["val_ece_by_chance"], [np.nan, np.nan, 0.05])
 
 
 def test_the_same_seed_gives_the_same_numbers_and_another_seed_others(bars: Dataset) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
+from confide import difficulty
 from confide.checks import InputError
 from confide.records import Dataset, Scores, Split
 from confide.training.feed import EpochOrder, choose_samples
-from confide.training.objective import groups_of
+from confide.training.objective import Objective, groups_of
 from confide.training.settings import Settings
 
 
@@ -67,6 +69,33 @@ def test_groups_by_difficulty_label_and_column() -> None:
         groups_of(Settings(group_by="shape"), coloured, None)
     with pytest.raises(InputError, match="need scores"):
         groups_of(Settings(), train, None)
+
+
+@pytest.mark.parametrize(
+    ("group_by", "number"), [("difficulty", 3), ("label", 4), ("colour", 5)], ids=["written groups", "labels", "column"]
+)
+def test_a_group_loss_keeps_as_many_groups_as_there_are(group_by: str, number: int) -> None:
+    plain = split_of(100, classes=4)
+    train = Split(plain.inputs, plain.labels, plain.ids, {"colour": np.arange(100) % 5})
+    written = Scores(train.ids, np.arange(100.0) % 3, difficulty.GROUPED)
+
+    def objective(**options: int) -> Objective:
+        settings = Settings(loss="group_dro", loss_options=options, group_by=group_by)
+        return Objective(settings, train, 4, written, torch.device("cpu"))
+
+    made = objective()
+    assert len(made.loss.q) == number
+    assert int(made.tables["groups"].max()) == number - 1
+    assert len(objective(num_groups=7).loss.q) == 7
+    with pytest.raises(InputError, match=f"{number} groups, but num_groups of loss 'group_dro' is 2; leave"):
+        objective(num_groups=2)
+
+
+def test_samples_are_drawn_by_a_column_of_many_groups_with_a_loss_that_has_none() -> None:
+    plain = split_of(100)
+    train = Split(plain.inputs, plain.labels, plain.ids, {"colour": np.arange(100) % 5})
+    groups = groups_of(Settings(loss="cross_entropy", group_by="colour", sampling="groups"), train, None)
+    assert groups.max() == 4
 
 
 def test_labels_outside_the_classes_are_refused() -> None:

@@ -1,5 +1,5 @@
 // Two models on the same samples: who is right, who is surer, and the samples where it matters.
-import { $, dataTable, el, percent, svg, when, whole } from "./dom.js";
+import { $, dataTable, el, percent, svg, tell, when, whole } from "./dom.js";
 import { get } from "./net.js";
 import * as state from "./state.js";
 import { points } from "./why.js";
@@ -57,7 +57,7 @@ function matrix({ about, first, second, found, openRow }) {
 function surer({ first, second, found }) {
   const g = found.gap;
   if (!g) return "";
-  const beyond = g.low * g.high > 0, words = `Confidence minus accuracy is ${points(Math.abs(g.change), false)} points ${g.change > 0 ? "higher" : "lower"} for ${second} than for ${first} (difference ${points(g.low)} to ${points(g.high)})${beyond ? "." : ", which may be chance."}`;
+  const beyond = g.low * g.high > 0, size = points(Math.abs(g.change), false), much = Number(size) ? `${size} points ${g.change > 0 ? "higher" : "lower"} for ${second} than for ${first}` : `the same for ${second} and ${first}`, words = `Confidence minus accuracy is ${much} (difference ${points(g.low)} to ${points(g.high)})${beyond ? "." : ", which may be chance."}`;
   const row = (name, k, cells, range) => el("tr", {}, el("th", { scope: "row" }, el("code", {}, name)), el("td", {}, percent(g.confidence[k], 1)), el("td", {}, percent(g.accuracy[k], 1)), el("td", {}, points(g.confidence[k] - g.accuracy[k])), el("td", {}, el("button", { type: "button", class: "lnk", "aria-label": `${whole(g.surer_wrong[k])} samples where ${name} is surer by ten points and wrong`, disabled: !g.surer_wrong[k], onclick: () => inGrid(second, { cells, surer: range }) }, whole(g.surer_wrong[k]))));
   return el("div", { class: "surer" }, el("h2", {}, "Who is surer, and wronger"), el("table", {}, el("thead", {}, el("tr", {}, el("td", {}), ["Says", "Is right", "Gap", "Surer, wrong"].map((h) => el("th", { scope: "col" }, h)))), el("tbody", {}, row(first, 0, ["wr", "ww"], "..-0.1"), row(second, 1, ["rw", "ww"], "0.1.."))), el("p", { class: "sub" }, `${words} The last column counts where a model is wrong and surer than the other by ten points or more.`));
 }
@@ -68,7 +68,8 @@ function scatter({ about, openRow, first, second, found, colours }) {
   const x = (p) => 36 + 250 * p, y = (p) => 258 - 250 * p, back = (v) => Math.max(0, Math.min(1, v)), dense = found.density.length > 0;
   const chart = svg("svg", { viewBox: "0 -12 300 312", role: "img", class: "brush2", "aria-label": `Confidence of ${first} against that of ${second} on ${whole(found.disagree)} samples where they disagree; ${whole(found.cells.rw)} right by the first only, ${whole(found.cells.wr)} by the second only` });
   for (const p of [0, 0.5, 1]) chart.append(svg("path", { class: "g", d: `M36 ${y(p)}H286` }), svg("path", { class: "g", d: `M${x(p)} 258V8` }), svg("text", { x: 30, y: y(p) + 4, class: "e" }, String(100 * p)), svg("text", { x: x(p), y: 274, class: "m" }, String(100 * p)));
-  chart.append(svg("path", { class: "ref", d: "M36 258L286 8" }));
+  const frame = svg("rect", { class: "frame", hidden: true });
+  chart.append(frame, svg("path", { class: "ref", d: "M36 258L286 8" })); // under the marks: those chosen stay as clear as the others
   const fills = ["fg", `f${colours[0]}`, `f${colours[1]}`];
   if (dense) {
     const most = Math.log1p(Math.max(...found.density.map((d) => d[2] + d[3] + d[4]))), side = 250 / CELLS;
@@ -77,10 +78,9 @@ function scatter({ about, openRow, first, second, found, colours }) {
     const shapes = [(a, b) => `M${a - 3} ${b - 3}l6 6m0 -6l-6 6`, (a, b) => `M${a - 3.2} ${b}a3.2 3.2 0 1 0 6.4 0a3.2 3.2 0 1 0 -6.4 0`, (a, b) => `M${a - 3} ${b - 3}h6v6h-6z`];
     for (const who of [0, 1, 2]) chart.append(svg("path", { class: who ? `${fills[who]} mark` : "kg ln mark", d: found.dots.filter((d) => d[3] === who).map((d) => shapes[who](+x(d[1]).toFixed(1), +y(d[2]).toFixed(1))).join("") }));
   }
-  const frame = svg("rect", { class: "frame", hidden: true });
   if (area) { frame.removeAttribute("hidden"); for (const [key, value] of Object.entries({ x: x(area[0]), y: y(area[3]), width: x(area[1]) - x(area[0]), height: y(area[2]) - y(area[3]) })) frame.setAttribute(key, value); }
   const short = (name) => (name.length > 26 ? name.slice(0, 25) + "…" : name);
-  chart.append(frame, svg("text", { x: 36, y: -3, class: "l" }, `${short(second)}, %`), svg("text", { x: 286, y: 292, class: "e l" }, `${short(first)}, %`));
+  chart.append(svg("text", { x: 36, y: -3, class: "l" }, `${short(second)}, %`), svg("text", { x: 286, y: 292, class: "e l" }, `${short(first)}, %`));
   const at = (e) => { const p = new DOMPoint(e.clientX, e.clientY).matrixTransform(chart.getScreenCTM().inverse()); return [p.x, p.y]; };
   let start = null;
   chart.addEventListener("pointerdown", (e) => { start = at(e); chart.setPointerCapture(e.pointerId); });
@@ -102,6 +102,9 @@ function scatter({ about, openRow, first, second, found, colours }) {
     }
     show(about, openRow);
   });
+  const who = ["neither is right", `${first} is right`, `${second} is right`], mid = (k) => (k + 0.5) / CELLS;
+  if (dense) tell(chart, found.density.map(([i, j, ...n]) => [x(mid(i)), y(mid(j)), `${first} about ${percent(mid(i))}, ${second} about ${percent(mid(j))}: ${n.map((m, k) => `${who[k]} ${whole(m)}`).join(", ")}`]));
+  else tell(chart, found.dots.map((d) => [x(d[1]), y(d[2]), `${first} ${percent(d[1], 1)}, ${second} ${percent(d[2], 1)}: ${who[d[3]]}`, d[0]]), (value, e) => { if (e.type === "keydown") openRow(value[3]); }); // a press is part of the brush
   const key = el("p", { class: "sub" }, sign(1, colours[0]), `${first} right `, sign(2, colours[1]), `${second} right `, sign(0), "neither");
   const how = dense ? "So many that their density is drawn, in the colour of who is right most often." : "Press a mark to open its sample.";
   const clear = area ? el("button", { type: "button", class: "lnk", onclick: () => { area = null; show(about, openRow); } }, "Clear the area") : null;

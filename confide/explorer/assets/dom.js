@@ -23,6 +23,9 @@ function fill(node, attributes, children) {
   node.append(...children.flat().filter((c) => c !== null && c !== undefined && c !== false));
 }
 
+// A mark tells its value on hover, focus and tap, as in the report, whose script stands before this one.
+export const { tell, place: tellAt, hide: tellNothing } = window.confideValues;
+
 export const $ = (id) => document.getElementById(id);
 export const whole = (value) => Math.round(value).toLocaleString("en-US");
 export const percent = (share, digits = 0) => `${(100 * share).toFixed(digits)}${THIN}%`;

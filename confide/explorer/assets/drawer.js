@@ -1,5 +1,5 @@
 // The drawer: one sample, its tags first.
-import { $, dataTable, el, missing, number, percent, shown, svg, when, whole } from "./dom.js";
+import { $, dataTable, el, missing, number, percent, shown, svg, tell, when, whole } from "./dom.js";
 import * as net from "./net.js";
 import { get } from "./net.js";
 import * as outbox from "./outbox.js";
@@ -366,6 +366,7 @@ function overTime(found, sample) {
   chart.append(svg("path", { class: "fb", d: strip(true) }), svg("path", { class: "fw", d: strip(false) }));
   for (const k of new Set([0, Math.floor((n - 1) / 2), n - 1])) chart.append(svg("text", { x: 30 + (k + 0.5) * wide, y: 127, class: "m" }, String(found.epoch[k] + 1)));
   chart.append(svg("text", { x: 338, y: 142, class: "e" }, "Epoch"));
+  tell(chart, found.probability.map((p, k) => [x(k), y(p), `Epoch ${found.epoch[k] + 1}: ${percent(p, 1)} for the label, predicted ${found.names[k]}`]));
   return [el("p", { class: "sub" }, `Right in ${times} of ${n} epochs; the strip is red where it was wrong.`), chart,
     dataTable("Over training", ["Epoch", "p(label)", "Predicted"], () => found.epoch.map((e, k) => [e + 1, percent(found.probability[k], 1), found.names[k]]))];
 }

@@ -1,5 +1,5 @@
 // The map: every sample as a point by its features. A density for many, points for few; panned, enlarged, lassoed.
-import { $, el, missing, number, whole } from "./dom.js";
+import { $, el, missing, number, tellAt, tellNothing, whole } from "./dom.js";
 import { get, isGone } from "./net.js";
 import * as state from "./state.js";
 
@@ -37,6 +37,8 @@ function build() {
   const tools = el("div", { class: "row" }, el("label", { class: "pick" }, "Colour ", colour), lasso, button("−", "Smaller", () => zoom(1.4)), button("+", "Larger", () => zoom(1 / 1.4)), button("All", "All of the map", () => { box = null; ask().catch(complain); }));
   panel.replaceChildren(el("div", { class: "wide" }, tools, el("p", { class: "sub", id: "map-words", "aria-live": "polite" }), canvas, el("p", { class: "sub key", id: "map-key" })));
   canvas.addEventListener("pointerdown", press);
+  canvas.addEventListener("pointermove", (e) => { if (!e.buttons) tellCell(e); });
+  canvas.addEventListener("pointerleave", tellNothing);
   canvas.addEventListener("wheel", (e) => { e.preventDefault(); const at = place(e); zoom(e.deltaY > 0 ? 1.25 : 0.8, at); }, { passive: false });
   canvas.addEventListener("keydown", (e) => {
     const by = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }[e.key];
@@ -70,6 +72,16 @@ function finish() {
   corners = null;
   const kept = line.filter((_, k) => k % step === 0);
   if (kept.length >= 3) state.set({ lasso: kept.map((c) => c.map((v) => Number(v.toPrecision(5))).join(",")).join(";") }); else draw();
+}
+
+function tellCell(e) {
+  // How many samples lie in the cell under the pointer, and what gives it its colour.
+  const [x, y] = place(e), b = view.box, column = Math.floor(((x - b.left) / (b.right - b.left)) * view.columns), row = Math.floor(((y - b.bottom) / (b.top - b.bottom)) * view.rows);
+  const k = column >= 0 && column < view.columns ? view.cells.cell.indexOf(row * view.columns + column) : -1;
+  if (k < 0) { tellNothing(); return; }
+  const how = state.one("colour") || "gap", n = view.cells.n[k], value = view.cells.value[k];
+  const words = value === null ? "" : how === "gap" ? `, confidence minus accuracy ${number(100 * value)} points` : how === "difficulty" ? `, difficulty ${number(value)}` : how === "class" ? `, mostly ${value < view.classes.length ? view.classes[value][1] ?? "none" : "others"}` : `, ${number(100 * value)} % tagged`;
+  tellAt(`${whole(n)} ${n === 1 ? "sample" : "samples"}${words}`, { left: e.clientX, width: 0, top: e.clientY - 6 }, canvas);
 }
 
 function pick(at) {

@@ -28,6 +28,12 @@ export function prepare(onChange, onSaved) {
 
 export function push(held, change, words = []) {
   // What is to change is decided from the sample as it is when all earlier changes are done.
+  const last = waiting.at(-1);
+  if (last && !last.sent && last.held === held && words[0] === "note" && last.words[0] === "note") {
+    Object.assign(last, { change, body: null }); // written on before it left: one note, not many
+    tell();
+    return;
+  }
   let finish;
   const done = new Promise((f) => { finish = f; });
   waiting.push({ held, change, words, done, finish, number: pushed++, body: null, sent: false });

@@ -1,5 +1,5 @@
 // The filter rail: brush histograms, facets with counts, the outcome switch.
-import { $, el, number, shown, svg, whole } from "./dom.js";
+import { $, el, number, shown, svg, tellAt, tellNothing, whole } from "./dom.js";
 import { get } from "./net.js";
 import * as state from "./state.js";
 
@@ -118,8 +118,13 @@ function brush(column, counts) {
     held = near(from) && (from > 0 || start <= 1) ? "left" : near(to) && (to < BINS || start >= BINS - 1) ? "right" : "new";
     e.preventDefault();
   });
+  chart.addEventListener("pointerleave", tellNothing);
   chart.addEventListener("pointermove", (e) => {
-    if (!held) return;
+    if (!held) {
+      const box = chart.getBoundingClientRect(), k = Math.max(0, Math.min(BINS - 1, Math.floor(((e.clientX - box.left) / box.width) * BINS)));
+      tellAt(`${shown(key, low + k * step)} to ${shown(key, low + (k + 1) * step)}: ${whole(counts[k])}`, { left: box.left + ((k + 0.5) / BINS) * box.width, width: 0, top: box.top }, chart);
+      return;
+    }
     const at = place(e);
     if (held === "new") { from = Math.min(start, at); to = Math.max(start, at); }
     else if (held === "left") from = Math.min(at, to - 1); else to = Math.max(at, from + 1);

@@ -1,5 +1,5 @@
 // Is confidence right for what is in sight? A sentence, and what lies behind it: curves, confused classes, the map, slices.
-import { $, MINUS, dataTable, el, empty, percent, svg, whole } from "./dom.js";
+import { $, MINUS, dataTable, el, empty, percent, svg, tell, tellAt, tellNothing, whole } from "./dom.js";
 import * as map from "./map.js";
 import { get, isGone } from "./net.js";
 import { rangeWords } from "./rail.js";
@@ -65,6 +65,7 @@ function gapChart(r) {
   if (r.verdict !== "chosen") chart.append(svg("path", { class: "fb", d: `M${x(-r.chance)} 18H${x(r.chance)}V66H${x(-r.chance)}z` }));
   for (let k = -Math.floor(reach / step); k <= reach / step; k++) chart.append(svg("path", { class: k ? "g" : "ax", d: `M${x(k * step)} 18V66` }), svg("text", { x: x(k * step), y: 82, class: "m" }, points(k * step).replace(/\.0$/, "")));
   chart.append(svg("path", { class: `k${colour}`, "stroke-width": 1.5, d: `M${x(r.low)} 42H${x(r.high)}` }), svg("circle", { class: `f${colour}`, cx: x(gap), cy: 42, r: 5 }), svg("text", { x: 4, y: 11, class: "l" }, "underconfident"), svg("text", { x: 296, y: 11, class: "e l" }, "overconfident"));
+  tell(chart, [[x(gap), 42, `${points(gap)} points, 95 % ${between(r.low, r.high)}; by chance within ±${points(r.chance, false)}`]]);
   const zone = r.verdict === "chosen" ? "no zone of chance, for the filters look at the label" : "grey where chance alone would put it";
   return figure("Confidence minus accuracy", `Points, with 95 % interval; ${zone}. n = ${whole(r.n)}`, chart);
 }
@@ -95,7 +96,8 @@ const tidy = (value) => String(Number(value.toPrecision(5)));
 function mark(x, y, name, words, press) {
   const dot = svg("g", { class: "dot", tabindex: 0, role: "button", "aria-label": words, onclick: press, onkeydown: (e) => { if (e.key === "Enter" || e.key === " ") { e.preventDefault(); press(); } } },
     svg("circle", { class: "touch", cx: x, cy: y, r: 12 }), svg("circle", { class: name, cx: x, cy: y, r: 4.5 }));
-  dot.append(svg("title", {}, words));
+  const say = () => tellAt(words, dot.getBoundingClientRect(), dot);
+  for (const [event, f] of Object.entries({ pointerenter: say, pointerleave: tellNothing, focus: say, blur: tellNothing })) dot.addEventListener(event, f);
   return dot;
 }
 
@@ -106,6 +108,7 @@ function riskChart(r) {
   for (const p of [0, 0.5, 1]) chart.append(svg("text", { x: x(p), y: 278, class: "m" }, String(100 * p)));
   chart.append(svg("path", { class: "ref", d: `M34 ${y(1 - r.accuracy)}H288` }), svg("path", { class: "ax", d: "M34 262H288" }), svg("path", { class: "ln k1", d: `M${r.risk.map((p) => `${x(p[0]).toFixed(1)} ${y(p[1]).toFixed(1)}`).join("L")}` }));
   chart.append(svg("text", { x: 34, y: -3, class: "l" }, "Error rate, %"), svg("text", { x: 288, y: 294, class: "e l" }, "Share accepted, %"));
+  tell(chart, r.risk.map((p) => [x(p[0]), y(p[1]), `The surest ${percent(p[0], 1)}: ${percent(p[1], 2)} wrong, confidence at least ${percent(p[2], 1)}`]));
   return figure("Are its errors where it is unsure?", "The most confident are accepted first; dashed: all of them.", chart,
     dataTable("Risk and coverage", ["Accepted", "Error rate", "Confidence at least"], () => r.risk.filter((_, k) => k % 5 === 4 || k === r.risk.length - 1).map((p) => [percent(p[0]), percent(p[1], 2), percent(p[2], 1)])));
 }

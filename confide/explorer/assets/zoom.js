@@ -37,7 +37,7 @@ export function show(sample, alt) {
   const button = (label, text, f) => el("button", { type: "button", class: "btn", "aria-label": label, onclick: f }, text);
   dialog.classList.add("wide");
   dialog.replaceChildren(el("header", {}, el("h2", { id: "dialog-title" }, sample.id), el("button", { type: "button", class: "x", "aria-label": "Close", onclick: () => dialog.close() }, "×")), panes,
-    el("div", { class: "row zoom" }, button("Smaller", "−", () => by(0.8)), button("Larger", "+", () => by(1.25)), button("Whole", "1:1", () => by(0)), words));
+    el("div", { class: "row zoom" }, button("Smaller", "−", () => by(0.8)), button("Larger", "+", () => by(1.25)), button("1:1, the whole picture", "1:1", () => by(0)), words));
   dialog.addEventListener("keydown", keys);
   dialog.addEventListener("close", () => { dialog.classList.remove("wide"); dialog.removeEventListener("keydown", keys); }, { once: true });
   draw();

@@ -165,21 +165,30 @@ def _dot_plot(view: EvaluationView, info: MetricInfo) -> Figure:
     # Before and after only: with several calibrators the table has the rest.
     stages = [s for s in (view.before, view.after) if s]
     dots = [(m, s, x) for m in view.models for s in stages if (x := view.find(info.word, m, s))]
+    limits = [m.chance_high for _, _, m in dots if m.chance_high is not None]
     ends = [info.scale * v for _, _, m in dots for v in (m.value, m.low, m.high) if math.isfinite(v)]
+    ends += [info.scale * limit for limit in limits]
     marks = ticks(0 if info.kind == "calibration" else min(ends), max(ends), 5)
-    rows = [(m, view.stage_phrase(s), *value_texts(info, x)) for m, s, x in dots]
+    rows = [(m, view.stage_phrase(s), *_texts(info, x)) for m, s, x in dots]
     alt = f"Dot plot of {info.title} by model and stage: {rows[0][0]}, {rows[0][1]}, has {rows[0][2]}."
     unit = unit_word(info)
     start = "" if marks[0] == 0 else f"; axis starts at {tick_text(marks[0], marks)}"
     return Figure(
         info.word,
         _dot_title(view, info),
-        f"{unit + ', ' if unit else ''}{info.better} is better{start}",
+        f"{unit + ', ' if unit else ''}{info.better} is better{start}{_limits_words(info, limits)}",
         _dots(view, dots, info, marks, PHONE).render(alt),
         table(("Model", "Stage", info.title, "95\u202f% interval"), rows),
         wide=_dots(view, dots, info, marks, THIRD).render(alt),
         level=4,
     )
+
+
+def _limits_words(info: MetricInfo, limits: list[float]) -> str:
+    """What chance would show of a calibration error, which has a tick in the drawing."""
+    if info.kind != "calibration":
+        return ""
+    return f"; ticks: by chance up to {shown(info, max(limits))}" if limits else "; chance level not measured"
 
 
 def _dots(
@@ -197,9 +206,15 @@ def _dots(
         colour = view.colour(model)
         for _, stage, m in [dot for dot in dots if dot[0] == model]:
             fill = "ho" if stage == view.before and view.after is not None else f"f{colour}"
+            chance = ""
+            if m.chance_high is not None:
+                limit = scale.clip(info.scale * m.chance_high)
+                canvas.line(limit, y - 5, limit, y + 5, "tk")
+                chance = f", by chance up to {shown(info, m.chance_high)}"
             canvas.whisker(scale, y, m, info.scale, colour)
             canvas.dot(scale.clip(info.scale * m.value), y, f"{fill} k{colour}", 4.2, 1.8)
-            canvas.value(scale.clip(info.scale * m.value), y, f"{model}, {view.when(stage)}: {value_words(info, m)}")
+            words = f"{model}, {view.when(stage)}: {value_words(info, m)}{chance}"
+            canvas.value(scale.clip(info.scale * m.value), y, words)
             y += 11
         y += 10
     return canvas

@@ -517,11 +517,13 @@ def _figure(view: EvaluationView, curve: Curve, kind: str, number: int) -> Figur
     bins = bins_of(curve)
     note = view.stage_note(view.focus, curve.stage)
     stage = f"{view.when(curve.stage)}, {note}" if note else view.when(curve.stage)
-    size = f"calibration error {points(_error_of(bins))} points"
+    error = _error_in(view, ERRORS[kind], number, curve)
+    level = "chance level not measured" if error.chance is None else f"by chance {points(error.chance)}"
+    size = f"calibration error {points(_error_of(bins))} points, {level}"
     alt = f"Reliability diagram {stage}: accuracy against confidence in {number} bins of equal {kind}; {size}."
     order = ("Before: " if curve.stage == view.before else "After: ") if view.after else ""
     # The verdict's own test, so that titles and verdict never disagree; where there is none, that of these bins.
-    tested = view.calibration_error(curve.stage) or _error_in(view, ERRORS[kind], number, curve)
+    tested = view.calibration_error(curve.stage) or error
     title = order + finding(bins, tested.p_value)
     return Figure(
         f"{kind}-{number}-{'before' if curve.stage == view.before else 'after'}",
@@ -589,7 +591,7 @@ def _other(view: EvaluationView, model: str, kind: str) -> Figure | None:
     errors = [m for s in (view.before, view.after) if s and (m := view.find("ece", model, s))]
     change = " → ".join(points(m.value) for m in errors)
     limits = [points(m.chance_high) for m in errors if m.chance_high is not None]
-    chance = f"; by chance up to {' → '.join(dict.fromkeys(limits))}" if limits else ""
+    chance = f"; by chance up to {' → '.join(dict.fromkeys(limits))}" if limits else "; chance level not measured"
     rows = [(view.stage_phrase(stage), *row) for stage, bins in lines for row in bins_table(bins).rows]
     alt = f"Reliability of {model}: accuracy against confidence before and after calibration"
     alt = f"{alt}; ECE {change} points{chance}." if change else f"{alt}."

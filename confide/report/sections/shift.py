@@ -5,7 +5,7 @@ data.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -346,20 +346,31 @@ def _box_subtitle(view: EvaluationView, kind: BoxPlot, series: list[BoxSeries]) 
     if kind.curve == TRUST.curve:
         curve = series[0].curve
         whose = score_name(str(curve.score)) if series[0].name == curve.model else f"predictors of {view.focus}"
-        return f"ECE of the chances of being right by {whose}, fitted on clean data, over the corruptions; {boxes}"
+        chance = _by_chance(view, curve.stage, {str(boxes.curve.score) for boxes in series})
+        return (
+            f"ECE of the chances of being right by {whose}, fitted on clean data, over the corruptions{chance}; {boxes}"
+        )
     stage = series[0].curve.stage
     which = view.when(stage) + ("" if stage == "raw" else " on clean data")
     if kind.curve == GAP.curve:
         return f"Gap over the corruptions, {which}; {boxes}"
-    limits = [m.chance_high for m in view.measurements if (m.metric, m.stage) == ("ece", stage) and _of_shift(m)]
-    known = [limit for limit in limits if limit is not None]
-    chance = f", by chance up to {points(max(known))} points" if known else ""
-    return f"ECE over the corruptions, {which}{chance}; {boxes}"
+    return f"ECE over the corruptions, {which}{_by_chance(view, stage)}; {boxes}"
 
 
-def _of_shift(m: Measurement) -> bool:
-    """Whether it was measured on shifted samples, or on all as they were."""
-    return m.group is None or m.group.startswith("shift=")
+NO_LEVEL = ", chance level not measured"
+
+
+def _by_chance(view: EvaluationView, stage: str, scores: Collection[str] = ()) -> str:
+    """What perfectly calibrated models would show of the ECE in the cells, or of these trust predictors' chances."""
+    errors = [m for m in view.measurements if (m.metric, m.stage) == ("ece", stage)]
+    limits: dict[bool, list[float]] = {True: [], False: []}
+    for m in errors:
+        if m.chance_high is not None and (m.score in scores if scores else m.plain):
+            limits[(m.group or "").startswith("shift=")].append(m.chance_high)
+    if limits[True]:
+        return f", by chance up to {points(max(limits[True]))} points"
+    # Where confidence falls under shift, more would be shown by chance than on clean data.
+    return f", by chance up to {points(max(limits[False]))} points on clean data" if limits[False] else NO_LEVEL
 
 
 def _step_text(kind: BoxPlot, value: float) -> str:
@@ -502,8 +513,8 @@ def _heat_map(view: EvaluationView, model: str, what: str, curves: list[Curve], 
     return Figure(
         "corruptions" if model == view.focus else f"corruptions-{model}",
         claim if model == view.focus else code(model),
-        Markup("{} of {} by corruption and severity, {}, points{}").format(
-            name, code(model), view.when(shown[0].stage), more
+        Markup("{} of {} by corruption and severity, {}, points{}{}").format(
+            name, code(model), view.when(shown[0].stage), "" if gap else _by_chance(view, shown[0].stage), more
         ),
         _heat_map_canvas(shown, what, PHONE).render(alt),
         table(("Corruption", "Severity", f"{name}, points"), rows),

@@ -15,15 +15,21 @@ from confide.results import SEED_BAND, Curve, MetricInfo
 SPLITS = {"train": "Training", "val": "Validation"}
 ORDER = ("train_loss", "loss", "val_loss", "val_nll", "val_ece", "ece", "val_accuracy", "accuracy", "train_accuracy")
 NOT_SHOWN = ("epoch", "seconds", "time", "learning_rate")
+BY_CHANCE = "_by_chance"
+"""Ending of the column beside a calibration error: what a perfectly calibrated model would show."""
 MOST_PANELS = 6
 
 
 @dataclass(frozen=True)
 class LoggedLine:
-    """One quantity of one model: (epoch, value), and the lowest and highest of its seeds where there are several."""
+    """One quantity of one model: (epoch, value), and the lowest and highest of its seeds where there are several.
+
+    `chance` is what a perfectly calibrated model would show of a calibration error.
+    """
 
     model: str
     points: list[tuple[float, float]]
+    chance: list[tuple[float, float]]
     lowest: list[tuple[float, float]]
     highest: list[tuple[float, float]]
 
@@ -50,7 +56,7 @@ def training_section(view: EvaluationView) -> TrainingSection:
     if not (curves or gammas):
         why = view.why_missing("training") or "The predictions came from outside, so there is no training log."
         return TrainingSection(empty=Empty("No training log", why, "confide train DATA --loss focal --out runs/mine"))
-    logged = (name for c in curves for name in c.columns if not name.endswith(SEED_BAND))
+    logged = (name for c in curves for name in c.columns if not name.endswith((*SEED_BAND, BY_CHANCE)))
     names = dict.fromkeys(name for name in logged if name not in NOT_SHOWN)
     order = sorted(names, key=lambda n: ORDER.index(n) if n in ORDER else len(ORDER))
     panels = tuple(f for name in order if (f := _panel(view, curves, name)))[:MOST_PANELS]
@@ -73,29 +79,46 @@ def _panel(view: EvaluationView, curves: list[Curve], name: str) -> Figure | Non
     info = logged_info(view, name)
     lines = []
     for c in (c for c in curves if name in c.columns):
-        points, *band = (_logged(c, column, info) for column in (name, *(name + ending for ending in SEED_BAND)))
+        points, *beside = (_logged(c, name + ending, info) for ending in ("", BY_CHANCE, *SEED_BAND))
         if points:
-            lines.append(LoggedLine(c.model, points, *band))
+            lines.append(LoggedLine(c.model, points, *beside))
     if not lines:
         return None
-    values = [v for line in lines for part in (line.points, line.lowest, line.highest) for _, v in part]
+    values = [v for line in lines for part in (line.points, line.chance, line.lowest, line.highest) for _, v in part]
     near_zero = min(values) >= 0 and min(values) < 0.5 * max(values)
     marks = ticks(0 if near_zero else min(values), max(values), 4)
     digits, title, unit = info.digits, info.title, unit_word(info)
-    rows = [(line.model, f"{e:g}", fixed(v, digits)) for line in lines for e, v in line.points]
+    heads, rows = ["Model", "Epoch", title], []
+    for line in lines:
+        chance = dict(line.chance)
+        beside = [
+            [fixed(chance.get(e, math.nan), digits)] if info.kind == "calibration" else [] for e, _ in line.points
+        ]
+        rows += [(line.model, f"{e:g}", fixed(v, digits), *c) for (e, v), c in zip(line.points, beside, strict=True)]
     first, last = (fixed(lines[0].points[k][1], digits) for k in (0, -1))
     alt = f"{title} by epoch: {lines[0].model} goes from {first} to {last}."
     start = "" if marks[0] == 0 else f"; axis starts at {marks[0]:g}"
     start += "; band: all seeds" if any(line.lowest for line in lines) else ""
+    if info.kind == "calibration":
+        heads.append("By chance")
+        start += _chance_words([v for line in lines for _, v in line.chance], digits)
     return Figure(
         name,
         title,
         (f"{unit} by epoch" if unit else "By epoch") + start,
         _lines(view, lines, marks, digits, PHONE).render(alt),
-        table(("Model", "Epoch", title), rows),
+        table(heads, rows),
         wide=_lines(view, lines, marks, digits, THIRD).render(alt),
         level=4,
     )
+
+
+def _chance_words(levels: list[float], digits: int) -> str:
+    """What a perfectly calibrated model would show in the epochs."""
+    if not levels:
+        return "; the log has no chance level"
+    low, high = fixed(min(levels), digits), fixed(max(levels), digits)
+    return f"; dashed: by chance, {low}" + (f" to {high}" if high != low else "")
 
 
 def _logged(curve: Curve, name: str, info: MetricInfo) -> list[tuple[float, float]]:
@@ -115,10 +138,13 @@ def _lines(view: EvaluationView, lines: list[LoggedLine], marks: list[float], di
         upper, lower = ([(x(e), y(v)) for e, v in part] for part in (line.highest, line.lowest))
         canvas.area(upper, lower, f"f{view.colour(line.model)} bx")
     for line in lines:
-        model, points = line.model, line.points
+        canvas.polyline([(x(e), y(v)) for e, v in line.chance], "ref")
+    for line in lines:
+        model, points, chance = line.model, line.points, dict(line.chance)
         canvas.polyline([(x(e), y(v)) for e, v in points], f"k{view.colour(model)}", 1.8)
         for epoch, value in points[:: max(1, len(points) // 40)]:
-            canvas.value(x(epoch), y(value), f"{model}, epoch {epoch:g}: {fixed(value, digits)}")
+            level = f", by chance {fixed(chance[epoch], digits)}" if epoch in chance else ""
+            canvas.value(x(epoch), y(value), f"{model}, epoch {epoch:g}: {fixed(value, digits)}{level}")
         if len(points) == 1:
             canvas.dot(x(points[0][0]), y(points[0][1]), f"f{view.colour(model)}", 3)
     _epochs(canvas, x, 190)
