@@ -473,7 +473,7 @@ def _class_names() -> Any:
         ),
         *_each(
             lambda words: columns.class_indices_of(np.array(words), ("a", "b"), "file").tolist(),
-            ["a", " b "], ["b", "c", "d"], [],
+            ["a", " b "], ["b", "c", "d"], ["a", "b", "c"], [],
         ),
         *_each(lambda names: columns.class_indices_of(np.array(["a"]), names, "file").tolist(), None, tuple("bcdefg"),
                tuple("bcdefgh")),
@@ -605,6 +605,7 @@ def _watches() -> dict[str, Callable[[], Any]]:
         "nobody yet": lambda: [watch().alarmed, monitor.page.headline(watch())],
         "damaged": _damaged_watches,
         "wealth": _wealth,
+        "drift": _drifts,
     }  # fmt: skip
 
 
@@ -644,6 +645,24 @@ def _damaged_watches() -> Any:
     )  # fmt: skip
 
 
+def _drifts() -> Any:
+    """Distances from a reference: of classes that are new, alone or gone, and of numbers at their quantiles."""
+    from confide.monitor import estimates
+
+    classes = [estimates._class_drift(*own) for own in (
+        ((0, 1, 1), (5, 5)), ((0, 0), (5,)), ((0, 3), (5, 5)), ((0, 1, 2), (5, 5, 0, 7)), ((2,), (3, 3, 3)),
+    )]  # fmt: skip
+    known = tuple(np.linspace(0, 1, 11).tolist())
+    numbers = [
+        estimates._kolmogorov_smirnov("x", np.array(own), known, n)
+        for own, n in (([0.5], 1), ([0.0, 1.0], 50), (list(known), 11), ([2.0] * 9, 100), ([-1.0] * 9, 100))
+    ]
+    rates = [[estimates._rate_error(*own), estimates._rate_logit(*own)] for own in ((0.0, 1), (1.0, 1), (0.5, 40))]
+    counts = [estimates._entropy(np.array(own)) for own in ([1, 1], [5, 0], [1, 2, 3])]
+    bounds = [vars(estimates._estimate("m", *own)) for own in ((0.5, 0.1), (0.99, 0.1), (0.01, 0.1))]
+    return [[vars(d) for d in (*classes, *numbers)], rates, counts, bounds]
+
+
 def _wealth() -> Any:
     """Wealth over blocks: one bet, the last of a block, the first of the next, and far beyond an alarm."""
     from confide.monitor.alarms import BLOCK, Wealth, calibration_bets, risk_bets
@@ -672,6 +691,10 @@ def _networks() -> dict[str, Callable[[], Any]]:
         "feeds": _feeds,
         "preparations": _preparations,
         "devices": _devices,
+        "sizes": lambda: [
+            confide.models.parameter_count(confide.models.create("densenet121", shape, 3, growth=2))
+            for shape in ((3, 63, 64), (3, 64, 64), (1, 64, 63))
+        ],
         "batches": lambda: [
             [list(map(int, b)) for b in preparation.rows_in_batches(*n)] for n in ((5, 2), (4, 2), (0, 3))
         ],
