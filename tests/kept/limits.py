@@ -37,7 +37,7 @@ from confide.predictions import Predictions
 from confide.training import OracleSettings, Settings
 from confide.training.oracle import BALANCED
 from confide.training.steps import _reason_against
-from tests.kept.entries import NAMES, C, N, _or_line, features, labels, predictions
+from tests.kept.entries import NAMES, C, N, _network, _or_line, features, labels, predictions
 
 
 def limit_entries() -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -695,6 +695,7 @@ def _networks() -> dict[str, Callable[[], Any]]:
             confide.models.parameter_count(confide.models.create("densenet121", shape, 3, growth=2))
             for shape in ((3, 63, 64), (3, 64, 64), (1, 64, 63))
         ],
+        "long texts": lambda: [_network("text_cnn", (n,), {"filters": 4})["outputs"] for n in (9, 19, 44, 45)],
         "batches": lambda: [
             [list(map(int, b)) for b in preparation.rows_in_batches(*n)] for n in ((5, 2), (4, 2), (0, 3))
         ],

@@ -197,6 +197,12 @@ def _odd(k: int) -> Any:
     if k % 4 == 1:  # one model, in one or two stages
         measurements = [m for m in measurements if m.model == "adafocal" and (k % 8 == 1 or m.stage == "raw")]
         curves = [c for c in curves if c.model in ("adafocal", "model")]
+    if k % 3 == 0:  # by the predicted class, of which it is known how often it is right
+        measurements = [m for own in measurements for m in _by_prediction(own, draws)]
+    if k % 8 == 3:  # two models
+        measurements = [m for m in measurements if m.model != "adafocal"]
+    if k % 8 == 7:  # four
+        measurements += [replace(m, model="fourth") for m in measurements if m.model == "adafocal"]
     if k % 4 == 2:  # more models than are drawn
         more = [f"m{j}" for j in range(2 + k % 3)]
         measurements += [replace(m, model=name) for name in more for m in measurements if m.model == "adafocal"]
@@ -220,6 +226,14 @@ def _odd(k: int) -> Any:
         samples=usual.samples[:: draws.choice((1, 3, 90))],
         about=_odd_about(usual.about, draws),
     )
+
+
+def _by_prediction(m: Measurement, draws: random.Random) -> list[Measurement]:
+    if not (m.group or "").startswith("class="):
+        return [m]
+    own = replace(m, group=str(m.group).replace("class=", "predicted="), n=draws.choice((1, 3, 40, 400)))
+    rate = draws.choice((0.0, 0.5, 0.9, 1.0))
+    return [own, replace(own, metric="accuracy", value=rate, bounds=None)]
 
 
 def _odd_row(m: Measurement, draws: random.Random) -> Measurement:
