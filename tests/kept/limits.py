@@ -691,6 +691,7 @@ def _networks() -> dict[str, Callable[[], Any]]:
         "feeds": _feeds,
         "preparations": _preparations,
         "devices": _devices,
+        "weights of others": _weights_of_others,
         "sizes": lambda: [
             confide.models.parameter_count(confide.models.create("densenet121", shape, 3, growth=2))
             for shape in ((3, 63, 64), (3, 64, 64), (1, 64, 63))
@@ -769,6 +770,23 @@ def _preparations() -> Any:
         replace(usual, words=()).encode(["the"]).tolist(),
     ]  # fmt: skip
     return told
+
+
+def _weights_of_others() -> Any:
+    from confide.models.trained import build_model, load_weights
+
+    rows = preparation.Preparation("rows", (3,), (0.0,) * 3, (1.0,) * 3)
+    model = build_model("mlp", {"hidden": [2]}, rows, 2)
+    own = dict(model.state_dict())
+    first = next(iter(own))
+    cases: tuple[Any, ...] = (own, {k: v for k, v in own.items() if k != first}, {**own, "more": own[first]},
+                              {**own, first: own[first][:1]})  # fmt: skip
+    texts = preparation.Preparation("text", (8,), words=("a", "b", "c"))
+    read = build_model("text_cnn", {"filters": 2}, texts, 2)
+    return [
+        *_each(lambda weights: load_weights(model, weights), *cases),
+        next(p.shape[0] for name, p in read.named_parameters() if "vectors" in name),
+    ]
 
 
 def _devices() -> Any:
