@@ -196,7 +196,7 @@ def sets(result: SetResult | PredictionSets, predictions: Predictions | None = N
         The axes.
 
     Raises:
-        InputError: fitted sets without samples to draw them on.
+        InputError: fitted sets without samples to draw them on, or neither fitted sets nor their result.
 
     Example:
         >>> val = confide.Predictions.from_probs([[0.7, 0.2, 0.1]] * 20, [0] * 14 + [1] * 4 + [2] * 2, split="val")
@@ -206,6 +206,11 @@ def sets(result: SetResult | PredictionSets, predictions: Predictions | None = N
         if predictions is None:
             raise InputError("fitted sets are drawn on samples; pass predictions= too, or the result of sets.measure")
         result = measure(result, predictions)
+    if not isinstance(result, SetResult):
+        raise InputError(
+            f"sets are drawn from fitted sets and predictions, or from what sets.measure says; got "
+            f"{type(result).__name__}: plot.sets(fitted, predictions)"
+        )
     ax = _axes(ax)
     sizes, counts = zip(*result.sizes, strict=True)
     ax.bar(sizes, np.asarray(counts) / sum(counts), color=PALETTE["accent"], width=0.8)
@@ -260,8 +265,8 @@ def shift(evaluation: Evaluation, ax: Any = None, *, of: str = "gap") -> Any:
     cells = [m for m in evaluation.measurements if m.metric == of and m.plain and (m.group or "").startswith("shift=")]
     limits = [m.chance_high for m in cells if m.chance_high is not None]
     if limits:
-        style = {"color": PALETTE["ink3"], "linewidth": 1, "linestyle": "--"}
-        ax.axhline(max(limits), label=f"by chance up to {max(limits):.3f}", **style)
+        label = f"by chance up to {max(limits):.3f}"
+        ax.axhline(max(limits), label=label, color=PALETTE["ink3"], linewidth=1, linestyle="--")
     if len(curves) > 1 or limits:
         ax.legend(frameon=False)
     return _plain(ax)

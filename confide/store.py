@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import platform
+import shlex
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -100,6 +101,11 @@ class RunPaths:
     def config(self) -> Path:
         """The experiment's config: `confide run` with it makes this folder again."""
         return self.folder / "config.yaml"
+
+    @property
+    def finish_command(self) -> str:
+        """What finishes the run of this folder, for a shell."""
+        return shlex.join(["confide", "run", str(self.config), "--out", str(self.folder)])
 
     @property
     def data(self) -> Path:

@@ -119,6 +119,8 @@ def test_the_command_reads_images_and_boxes(tmp_path, monkeypatch, capsys):
     assert confide.Predictions.load("c.parquet").columns["box_class"].tolist() == ["cup"]
     assert main(["dense", "t.json", "--truth", "t.json", "--out", "c.parquet"]) == 1
     assert "layout of COCO" in capsys.readouterr().err
+    assert main(["dense", "d.json", "--out", "c.parquet"]) == 1
+    assert "boxes of d.json need the true ones; give --truth FILE" in capsys.readouterr().err
 
 
 def test_labels_and_classes_that_are_fractions_are_refused_and_not_cut_off():
@@ -136,3 +138,15 @@ def test_fewer_ids_than_images_are_one_line():
         dense.pixels(np.zeros((2, 3, 4, 4)), np.zeros((2, 4, 4), int), ids=["a"])
     with pytest.raises(InputError, match="ids must be one for each image, got 0 and more images"):
         dense.boxes([[[0, 0, 1, 1]]], [[0.5]], [[0]], [[]], [[]], ids=[])
+
+
+def test_a_border_that_does_not_count_is_blue_and_does_not_blur_the_map():
+    from confide.evaluation.gallery import UNCOUNTED, map_picture
+
+    confidence = np.where(np.arange(24)[:, None] == 0, np.nan, np.linspace(0.4, 1, 32)[None])
+    drawn = map_picture(confidence, np.zeros((24, 32)))
+    assert drawn.shape[1] == 4 * 24
+    assert (drawn[:, :4, : 4 * 32] == np.array(UNCOUNTED)[:, None, None]).all()
+    assert len(np.unique(drawn[0, 10, : 4 * 32])) == 32
+    kept = np.random.default_rng(0).random((24, 32)) < 0.1
+    assert len(np.unique(map_picture(np.where(kept, confidence, np.nan), np.zeros((24, 32)))[0, 10])) < 32

@@ -61,3 +61,5 @@ def test_what_is_not_there_is_said():
         confide.plot.risk_coverage(predictions(), score="trust")
     with pytest.raises(InputError, match="holds no shift"):
         confide.plot.shift(Evaluation(()))
+    with pytest.raises(InputError, match=r"got ndarray: plot\.sets\(fitted, predictions\)"):
+        confide.plot.sets(np.ones((3, 2), dtype=bool))

@@ -382,7 +382,7 @@ def with_argmax_note(calibrator: Calibrator, predictions: Predictions, evidence:
     note = (
         f"the predicted class changes on {changed} of {len(predictions)} validation samples; "
         f"accuracy there {'rises' if gain > 0 else 'falls' if gain < 0 else 'stays'}"
-        + (f" by {abs(gain):.4f}" if gain else "")
+        + (f" by {100 * abs(gain):.2f} points" if gain else "")
     )
     return replace(calibrator, notes=(*calibrator.notes, note))
 

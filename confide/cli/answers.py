@@ -40,7 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         choices=list(FLAGS),
         help="what wrote it (default: table with --stated, --samples or --log-probs, else lm-eval)",
     )
-    add("--out", required=True, metavar="FILE", help="the predictions: .parquet, .npz or .csv")
+    add("-o", "--out", required=True, metavar="FILE", help="the predictions: .parquet, .npz or .csv")
     add("--stated", metavar="COLUMN", help="texts that state a confidence: '85 %%', 'likely'")
     add("--samples", metavar="COLUMN", help="lists of sampled answers: agreement is the confidence")
     add("--log-probs", metavar="COLUMN", help="lists of log-probabilities of choices")

@@ -62,7 +62,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--weights", metavar="COLUMN", help=WEIGHTS.replace("FILE has", "the files have"))
     add("--prior", nargs="+", metavar="SHARE", help=PRIOR.replace("FILE", "A"))
     add("--save", metavar="FILE", help="write the calibrator, .json or .safetensors")
-    add("--out", metavar="FILE", help="write B calibrated, .parquet, .npz or .csv; of a folder, a folder")
+    add("-o", "--out", metavar="FILE", help="write B calibrated, .parquet, .npz or .csv; of a folder, a folder")
     add("--exact", action="store_true", help="of a folder A: fit a temperature on all rows, not on those drawn")
     add_engine(parser)
     add("--seed", type=int, default=0, help="of the folds and the resampling (default: 0)")

@@ -38,7 +38,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--weights", metavar="COLUMN", help=WEIGHTS)
     add("--load", metavar="RULE", help="instead of costs: a rule that was saved")
     add("--save", metavar="RULE", help="write the rule, .json")
-    add("--out", metavar="FILE", help="write id, action and expected cost of every sample, .csv, .parquet or .npz")
+    add(
+        "-o", "--out", metavar="FILE", help="write id, action and expected cost of every sample, .csv, .parquet or .npz"
+    )
     add("--report", metavar="DIR", help="write evaluation.json and report.html there")
 
 

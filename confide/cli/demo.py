@@ -8,7 +8,7 @@ EXAMPLE = "  confide demo\n  confide demo --out runs/demo --epochs 3 --seed 1"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--out", default="runs/demo", help="run folder (default: runs/demo)")
+    parser.add_argument("-o", "--out", default="runs/demo", help="run folder (default: runs/demo)")
     parser.add_argument("--epochs", type=int, default=10, help="passes over the training images per loss (default: 10)")
     parser.add_argument("--seed", type=int, default=0, help="seed of everything random (default: 0)")
 

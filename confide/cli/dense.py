@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from confide.checks import InputError
 from confide.cli.shared import print_json, refuse_flags, warnings_on_stderr
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="npz with logits n c h w and labels n h w, a folder of npz of an image each, or JSON",
     )
-    add("--out", required=True, metavar="FILE", help="the predictions: .parquet, .npz")
+    add("-o", "--out", required=True, metavar="FILE", help="the predictions: .parquet, .npz")
     add("--ignore-index", type=int, default=255, help="label of pixels that do not count (default: 255)")
     add("--boundary", nargs="+", type=float, metavar="PX", help="edges of bands of distance to a label boundary")
     add("--most", type=int, metavar="N", help="pixels of an image to keep at most (default: all)")
@@ -42,6 +43,8 @@ def run(args: argparse.Namespace) -> None:
         if args.truth:
             refuse_flags(args, ("boundary", "most"), "--truth reads boxes")
             predictions = dense.from_coco(args.source, args.truth, iou=args.iou, split=args.split)
+        elif Path(args.source).suffix == ".json":
+            raise InputError(f"boxes of {args.source} need the true ones; give --truth FILE, annotations as in COCO")
         else:
             outputs, labels, kind = dense.read_images(args.source)
             images: Options = {kind: outputs, "labels": labels}

@@ -57,7 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--engine", choices=ENGINES, help="of a folder: who counts, several processes here or a Ray cluster")
     add("--workers", type=int, metavar="N", help="with --engine: how many at a time (default: 2)")
     add("--no-intervals", action="store_true", help="values only: no bootstrap, no calibration test")
-    add("--out", metavar="DIR", help="where to write (default: FILE's name + -evaluation)")
+    add("-o", "--out", metavar="DIR", help="where to write (default: FILE's name + -evaluation)")
     add("--title", help="title of the report")
     add("--split", help="name of the split, if the file does not say it")
     add("--seed", type=int, default=0, help="of the resampling (default: 0)")
@@ -217,8 +217,11 @@ def table_of(evaluation: Evaluation) -> str:
     rows = [[name_of(m), number(m.value), interval(m), number(m.chance), p_value(m.p_value)] for m in whole]
     # Without intervals nothing stands beside the values.
     shown = 5 if any(row[2] or row[3] != "-" for row in rows) else 2
-    header = ["metric", "value", "95 % interval", "by chance", "p calibrated"]
-    text = text_table(header[:shown], [row[:shown] for row in rows])
+    header = ["metric", "value", "95 % interval", "by chance", "p calibrated"][:shown]
+    rows = [row[:shown] for row in rows]
+    if any(m.note for m in whole):
+        header, rows = [*header, "note"], [[*row, m.note or ""] for row, m in zip(rows, whole, strict=True)]
+    text = text_table(header, rows)
     n, about = whole[0].n if whole else 0, evaluation.about
     rows_are, weighted = about.unit or "samples", ""
     if about.effective_samples is not None:

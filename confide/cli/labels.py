@@ -29,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--save", metavar="FILE", help="write the thresholds (.json)")
     add("--load", metavar="FILE", help="thresholds made before, instead of a way to make them")
     add("--apply", metavar="FILE", help="predictions to apply them to (default: FILE)")
-    add("--out", metavar="FILE", help="write which labels hold for each sample (.csv, .parquet)")
+    add("-o", "--out", metavar="FILE", help="write which labels hold for each sample (.csv, .parquet)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -39,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--per-class", action="store_true", help="one threshold per predicted class")
     parser.add_argument("--weights", metavar="COLUMN", help=WEIGHTS)
     parser.add_argument("--apply", metavar="POINT", help="apply a saved point to FILE instead")
-    parser.add_argument("--out", help="write the point (.json), or with --apply what is accepted (.csv ...)")
+    parser.add_argument("-o", "--out", help="write the point (.json), or with --apply what is accepted (.csv ...)")
 
 
 def run(args: argparse.Namespace) -> int:

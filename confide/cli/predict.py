@@ -30,7 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("checkpoint", help="folder of a training (confide train --out), or of an ensemble")
     add("data", help="a dataset's word, or a path")
     add("--split", default="test", help="split to predict (default: test)")
-    add("--out", default="predictions.parquet", help=".parquet, .npz or .csv")
+    add("-o", "--out", default="predictions.parquet", help=".parquet, .npz or .csv")
     add("--passes", type=int, default=0, help="passes of Monte-Carlo dropout")
     add("--average", choices=("logits", "probs"), default="logits", help="of these passes")
     add("--shift", metavar="WORD", help="images made worse first: gaussian_noise, fog, ... (docs/shift.md)")

@@ -16,7 +16,7 @@ EXAMPLE = """\
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", nargs="?", help="a YAML file, or the name of a built-in recipe such as 'demo'")
     parser.add_argument("--recipe", help="the name of a built-in recipe: demo, confide")
-    parser.add_argument("--out", help="run folder (default: runs/<name of the config>)")
+    parser.add_argument("-o", "--out", help="run folder (default: runs/<name of the config>)")
     parser.add_argument(
         "--seeds", type=int, nargs="+", metavar="N", help="train every loss with each of these seeds; means and bands"
     )

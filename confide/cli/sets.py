@@ -49,7 +49,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--allow-empty", action="store_true", help="otherwise the likeliest class is always in the set")
     add("--save", metavar="FILE", help="write the fitted sets, .json or .safetensors")
     add(
-        "--out", metavar="FILE", help="write id, size and classes of every set, .csv, .parquet or .npz; a folder of B's"
+        "-o",
+        "--out",
+        metavar="FILE",
+        help="write id, size and classes of every set, .csv, .parquet or .npz; a folder of B's",
     )
     add("--report", metavar="DIR", help="write evaluation.json and report.html of B there")
     add_engine(parser)

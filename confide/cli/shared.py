@@ -196,6 +196,8 @@ def warnings_on_stderr() -> Iterator[None]:
     """What is doubtful about an input is a line on stderr."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        # What another package will call otherwise some day is for who develops with it.
+        warnings.filterwarnings("ignore", category=DeprecationWarning, module="(?!confide)")
         yield
     for warning in caught:
         print(f"warning: {warning.message}", file=sys.stderr)

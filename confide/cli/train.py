@@ -47,7 +47,7 @@ FLAGS: dict[str, tuple[type, str]] = {
 def configure(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("data", help="a dataset's word, or a path: folder of images, parquet, npz, csv, ...")
-    add("--out", default="runs/train", help="folder of the run; the same command goes on where it was")
+    add("-o", "--out", default="runs/train", help="folder of the run; the same command goes on where it was")
     add("--preset", default="quick", help="quick, paper-cifar, paper-tiny, paper-adafocal, paper-oracle")
     add("--recipe", help="loss, difficulty, averages and calibrator of a built-in recipe: confide")
     add("--features", help="extractor word for the recipe's difficulty (list features)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,7 +123,8 @@ def list_images(root: Path, place: Path, class_names: Iterable[str]) -> ListedIm
 
 def _split_folders(path: Path) -> tuple[dict[str, Path], dict[str, str]]:
     """Split name -> its folder, and what beside them was left out and why."""
-    named = [name for name in _folders(path) if _split_word(name, path)]
+    words = _split_words(path)
+    named = list(words)
     splits = [name for name in named if _folders(path / name) or not any((path / name).iterdir())]
     if named and not splits:
         raise InputError(
@@ -132,7 +134,7 @@ def _split_folders(path: Path) -> tuple[dict[str, Path], dict[str, str]]:
         return {WHOLE: path}, {}
     places: dict[str, Path] = {}
     for name in splits:
-        word = _split_word(name, path)
+        word = words[name]
         if word in places:
             raise InputError(
                 f"{path} must have one folder per split, got '{places[word].name}' and '{name}'; join them"
@@ -141,10 +143,18 @@ def _split_folders(path: Path) -> tuple[dict[str, Path], dict[str, str]]:
     return places, {name: "no class folders" for name in _folders(path) if name not in splits}
 
 
-def _split_word(name: str, path: Path) -> str:
-    """The split that a folder holds, by its name or by what follows the name of the whole: `news/news-train`."""
-    own = name.lower().removeprefix(path.resolve().name.lower()).lstrip("-_. ")
-    return SPLIT_WORDS.get(own, "")
+def _split_words(path: Path) -> dict[str, str]:
+    """Folder -> the split that it holds: by its name, by what follows the name of the whole (`news/news-train`), or by
+    what follows the beginning that all folders share (`any/news-train` and `any/news-test`).
+    """
+    folders, whole = [name.lower() for name in _folders(path)], path.resolve().name.lower()
+    own = [SPLIT_WORDS.get(name.removeprefix(whole).lstrip("-_. "), "") for name in folders]
+    if not any(own):
+        endings = [re.split("[-_. ]", name)[-1] for name in folders]
+        shared = {name.removesuffix(ending) for name, ending in zip(folders, endings, strict=True)}
+        words = [SPLIT_WORDS.get(ending, "") for ending in endings]
+        own = words if len(shared) == 1 and all(words) else own
+    return {name: word for name, word in zip(_folders(path), own, strict=True) if word}
 
 
 def _folders(path: Path) -> list[str]:
@@ -211,7 +221,7 @@ def is_text_folder(path: Path) -> bool:
     if not path.is_dir() or not (folders := _folders(path)):
         return False
     place = path
-    if _split_word(folders[0], path) and (inner := _folders(path / folders[0])):
+    if folders[0] in _split_words(path) and (inner := _folders(path / folders[0])):
         place, folders = path / folders[0], inner
     if len(folders) < 2:
         return False

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
-from scipy.optimize import minimize, minimize_scalar
+from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from confide.block_sizes import MEMORY, rows_in
@@ -220,15 +220,17 @@ FEW_SUSPECTS = 100
 LEAST_AGREEMENT = 0.5
 """Share of labels that must be the likeliest class: features that miss most labels have no word against one."""
 TAIL_POWERS = (0.35, 0.6, 1.0, 1.7, 2.5)
-TAIL_BOUNDS = ((-2.5, -0.5), (-8.0, 4.0))
+TAIL_LOW, TAIL_HIGH = np.array([-2.5, -8.0]), np.array([-0.5, 4.0])
+"""Bounds of a and log b."""
+FIT_STEPS = 40
+TAIL_STARTS = [np.array([a, log_b]) for a in (-2.2, -1.5, -0.8) for log_b in np.linspace(-8, 4, 17)]
 FLOORS = np.geomspace(1e-6, 0.2, 25)
 HALVINGS = 5
 """Of the step between two of the floors, to find the limit."""
-ALLOWED_LOSS = 4.0
-"""Log-likelihood that the lower limit of the floor may lose: a confidence of 99.8 %, as the tails are a model."""
-COUNTED_FLOOR = 0.5
-"""Part of the floor that counts as wrong labels: where features confuse some samples beyond what a tail says, they
-pretend a higher one (benchmarks/results/label_verdicts.md)."""
+ONE_SIDED = 1.645
+"""Standard deviations to a 95 % limit."""
+ALLOWED_LOSS = ONE_SIDED**2 / 2
+"""Log-likelihood that the lower 95 % limit of the floor loses."""
 
 
 class _PairCounts:
@@ -286,7 +288,7 @@ class _PairCounts:
             for k in np.unique(group[mask]):
                 chosen = rows[mask & (group == k)]
                 right, log_sd = _TailFits(pairs[part, k], labelled[part, k]).at(floor, power, suspicion[chosen])
-                chance = right / (right + COUNTED_FLOOR * floor)
+                chance = right / (right + floor)
                 chances[chosen], deviations[chosen] = chance, chance * (1 - chance) * log_sd
         return chances, deviations
 
@@ -299,36 +301,58 @@ class _TailFits:
         self.margin = np.expm1((cells + 0.5) / FINENESS)
         self.labels = labels[cells].astype(np.float64)
         self.others = pairs[cells] - self.labels
-        self.starts: dict[float, Floats] = {}
+        self.grids: dict[float, Floats] = {}  # by power, r(m) of every start
 
     def fit(self, floor: float, power: float) -> tuple[float, Floats]:
-        """Minus the log-likelihood, and a and log b."""
-        powered = self.margin**power
+        """Minus the log-likelihood, and a and log b: Fisher scoring, damped so that no step loses."""
+        parameters = self._start(floor, power)
+        value, gradient, information = self._terms(parameters, floor, power)
+        damping = 1e-3
+        for _ in range(FIT_STEPS):
+            held = ((parameters <= TAIL_LOW) & (gradient > 0)) | ((parameters >= TAIL_HIGH) & (gradient < 0))
+            free = ~held
+            if not free.any():
+                break
+            damped = information[np.ix_(free, free)] + np.diag(damping * information.diagonal()[free] + 1e-9)
+            step = np.zeros(2)
+            step[free] = np.linalg.solve(damped, gradient[free])
+            tried = np.clip(parameters - step, TAIL_LOW, TAIL_HIGH)
+            terms = self._terms(tried, floor, power)
+            if terms[0] < value:
+                gain, damping = value - terms[0], damping / 10
+                parameters, (value, gradient, information) = tried, terms
+                if gain < 1e-4:
+                    break
+            elif damping > 1e6:
+                break
+            else:
+                damping *= 10
+        return value, parameters
 
-        def loss(parameters: Floats) -> tuple[float, Floats]:
-            right = _right(parameters, self.margin, powered)
-            rate = np.clip(floor + (1 - floor) * right, 1e-12, 1 - 1e-9)
-            slope = (self.others / (1 - rate) - self.labels / rate) * (1 - floor) * right
-            value = -float((self.labels * np.log(rate) + self.others * np.log1p(-rate)).sum())
-            return value, np.array([slope.sum(), -(slope * powered).sum() * np.exp(parameters[1])])
+    def _start(self, floor: float, power: float) -> Floats:
+        """The best of a grid: where a tail has died out the likelihood is flat, and a search from there stays there."""
+        if power not in self.grids:
+            powered = self.margin**power
+            self.grids[power] = np.stack([_right(start, self.margin, powered) for start in TAIL_STARTS])
+        rates = np.clip(floor + (1 - floor) * self.grids[power], 1e-12, 1 - 1e-9)
+        return TAIL_STARTS[int(np.argmax(np.log(rates) @ self.labels + np.log1p(-rates) @ self.others))]
 
-        start = self.starts.get(power, np.array([-1.2, -0.5]))
-        solution = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=TAIL_BOUNDS)
-        self.starts[power] = solution.x  # the next floor is near this one
-        return float(solution.fun), solution.x
+    def _terms(self, parameters: Floats, floor: float, power: float) -> tuple[float, Floats, Floats]:
+        """Minus the log-likelihood, its gradient and Fisher's information of a and log b."""
+        right = _right(parameters, self.margin, self.margin**power)
+        rate = np.clip(floor + (1 - floor) * right, 1e-12, 1 - 1e-9)
+        slopes = (1 - floor) * right * self._slopes(parameters, self.margin, power)
+        value = -float(self.labels @ np.log(rate) + self.others @ np.log1p(-rate))
+        gradient = slopes @ (self.others / (1 - rate) - self.labels / rate)
+        return value, gradient, (slopes * ((self.others + self.labels) / (rate * (1 - rate)))) @ slopes.T
 
     def at(self, floor: float, power: float, margin: Floats) -> tuple[Floats, Floats]:
         """How often right labels fall on pairs of these log odds, and the standard deviation of its logarithm."""
         parameters = self.fit(floor, power)[1]
-        right = _right(parameters, self.margin, self.margin**power)
-        rate = np.clip(floor + (1 - floor) * right, 1e-12, 1 - 1e-9)
-        slopes = self._slopes(parameters, self.margin, power)
-        # Fisher's information of a and log b; what the bounds alone say keeps it regular where there are few labels.
-        weights = (self.others + self.labels) * ((1 - floor) * right) ** 2 / (rate * (1 - rate))
-        bounds = np.diag([12 / (high - low) ** 2 for low, high in TAIL_BOUNDS])
-        covariance = np.linalg.inv((slopes * weights) @ slopes.T + bounds)
-        slopes_at = self._slopes(parameters, margin, power)
-        log_sd = np.sqrt(np.einsum("in,ij,jn->n", slopes_at, covariance, slopes_at))
+        # What the bounds alone say keeps the information regular where there are few labels.
+        known = self._terms(parameters, floor, power)[2] + np.diag(12 / (TAIL_HIGH - TAIL_LOW) ** 2)
+        slopes = self._slopes(parameters, margin, power)
+        log_sd = np.sqrt(np.einsum("in,ij,jn->n", slopes, np.linalg.inv(known), slopes))
         return _right(parameters, margin, margin**power), log_sd
 
     @staticmethod
@@ -593,7 +617,8 @@ def _listed(
     estimates, all from the same tails, so that their errors add up.
     """
     suspects = judged.suggested != labels
-    rows = np.flatnonzero(suspects & usable)
+    # However good the rest of a list: a label that is as likely right as wrong has no place in it.
+    rows = np.flatnonzero(suspects & usable & (judged.false_chance < 0.5))
     rows = rows[np.argsort(judged.false_chance[rows], kind="stable")]
     chance, sizes = judged.false_chance[rows], np.arange(1, len(rows) + 1)
     right, coins = np.cumsum(chance), np.cumsum(chance * (1 - chance))
@@ -603,10 +628,6 @@ def _listed(
     wrong[rows[:size]] = True
     rates = (float(right[size - 1]) / size, float(limits[size - 1])) if size else (None, None)
     return wrong, LabelEvidence(size, int(suspects.sum()), len(labels), *rates)
-
-
-ONE_SIDED = 1.645
-"""Standard deviations to an upper 95 % limit."""
 
 
 def _check_two_classes(labels: ClassIndices) -> None:

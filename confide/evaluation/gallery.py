@@ -152,6 +152,17 @@ def map_gallery(
     return tuple(samples)
 
 
+def _thinning(counts: NDArray[np.bool_]) -> int:
+    """Along each side, one of how many pixels was kept: by whether the neighbours of kept ones were kept too.
+
+    A border that does not count is no thinning: its pixels lie together.
+    """
+    beside = [counts[:, 1:][counts[:, :-1]], counts[1:][counts[:-1]]]
+    neighbours = np.concatenate(beside) if counts.size > 1 else np.ones(1)
+    share = max(neighbours.mean() if neighbours.size else 0.0, counts.mean(), 1 / counts.size)
+    return max(1, int(np.ceil(np.sqrt(0.9 / share))))
+
+
 def map_picture(
     confidence: NDArray[np.floating], wrong: NDArray[np.floating], pixel: tuple[int, int] | None = None
 ) -> NDArray[np.uint8]:
@@ -160,7 +171,7 @@ def map_picture(
     Where few pixels of an image were kept, each cell of a coarser grid shows the mean of those in it.
     """
     height, width = confidence.shape
-    coarse = int(np.ceil(np.sqrt(confidence.size / max(np.isfinite(confidence).sum(), 1))))
+    coarse = _thinning(np.isfinite(confidence))
     if coarse > 1:
         confidence, wrong = (_cell_means(values, coarse) for values in (confidence, wrong))
     missed = np.nan_to_num(wrong)

@@ -10,7 +10,7 @@ import numpy as np
 from confide.checks import InputError
 from confide.explorer.queries import CELLS, COMPARISONS, Query, QueryRunner, StageTable
 from confide.explorer.samples import stage_title
-from confide.types import Floats, Indices
+from confide.types import Flags, Floats, Indices
 
 MAX_DOTS = 1500
 """Beyond so many disagreements their density is drawn, not each."""
@@ -107,7 +107,8 @@ def compare_models(runner: QueryRunner, query: Query, cells: tuple[str, ...], ar
     database, of_models = runner.database, set(first.columns)
     hits = [database.codes(model.columns["outcome"]) for model in (first, second)]
     rows = np.flatnonzero(runner.fits(query, of_models | COMPARISONS) & (hits[0] > 0) & (hits[1] > 0))
-    right = [hit[rows] == 2 for hit in hits]
+    right, units = [hit[rows] == 2 for hit in hits], database.units()
+    units = None if units is None else units.take(rows)
     sure = [database.values(model.columns["confidence"])[rows] for model in (first, second)]
     in_cell = {name: (right[0] == bool(a)) & (right[1] == bool(b)) for name, (a, b) in CELLS.items()}
     grid = {name: int(np.count_nonzero(member)) for name, member in in_cell.items()}
@@ -124,8 +125,8 @@ def compare_models(runner: QueryRunner, query: Query, cells: tuple[str, ...], ar
         n=len(rows),
         cells=grid,
         disagree=len(disagree),
-        p=mcnemar(grid["rw"], grid["wr"]),
-        gap=_gap_change(sure, [r.astype(np.float64) for r in right]),
+        p=mcnemar(grid["rw"], grid["wr"]) if units is None else _unit_test(right, units),
+        gap=_gap_change(sure, [r.astype(np.float64) for r in right], units),
         dots=tuple(
             (int(rows[k]), round(float(sure[0][k]), 4), round(float(sure[1][k]), 4), int(who[k])) for k in disagree
         )
@@ -151,15 +152,33 @@ def _disagreements(runner: QueryRunner, first: StageTable, second: StageTable, r
     return np.flatnonzero(codes[0] != codes[1])
 
 
-def _gap_change(sure: list[Floats], right: list[Floats]) -> GapChange | None:
-    from confide.metrics.influence import Spread, mean_interval
+def _unit_test(right: list[Flags], units: Indices) -> float | None:
+    """Two-sided p-value of the difference in accuracy where several rows were drawn as one, by Student's t."""
+    from scipy import stats
 
-    n = len(sure[0])
-    if n < 2:
+    from confide.metrics.influence import Influence, spread_of
+    from confide.metrics.view import Design
+
+    change, design = right[1].astype(np.float64) - right[0], Design(clusters=units)
+    if not change.any():
+        return None
+    if design.single:
+        return 1.0
+    mean = float(change.mean())
+    spread = spread_of(Influence(change - mean), design)
+    return float(2 * stats.t.sf(abs(mean) / np.sqrt(spread.variance), spread.freedom)) if spread.variance > 0 else 1.0
+
+
+def _gap_change(sure: list[Floats], right: list[Floats], units: Indices | None = None) -> GapChange | None:
+    from confide.metrics.influence import Influence, mean_interval, spread_of
+    from confide.metrics.view import Design
+
+    design = Design(clusters=units)
+    if len(sure[0]) < 2 or design.single:
         return None
     change = (sure[1] - right[1]) - (sure[0] - right[0])
     mean = float(change.mean())
-    low, high = mean_interval(mean, Spread(float(change.var(ddof=1)) / n, n - 1.0, n))
+    low, high = mean_interval(mean, spread_of(Influence(change - mean), design))
     ahead = sure[1] - sure[0]
     return GapChange(
         (float(sure[0].mean()), float(sure[1].mean())),

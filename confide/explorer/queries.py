@@ -164,6 +164,19 @@ class SampleDatabase:
         """How many of all rows have each code."""
         return self.derived(("totals", column.table, column.sql), lambda: np.bincount(self.codes(column)))
 
+    def units(self) -> Indices | None:
+        """What every row was drawn as one with, by number; None where each was drawn by itself."""
+        if self.samples.unit is None:
+            return None
+        column = self.samples.columns[self.samples.unit]
+
+        def numbered() -> Indices:
+            words = self.samples.table.column(column.sql).combine_chunks().dictionary_encode(null_encoding="encode")
+            splits = np.asarray(self.samples.table.column("split"), dtype=np.intp)
+            return np.asarray(words.indices, dtype=np.intp) + splits * len(words.dictionary)
+
+        return self.derived(("units",), numbered)
+
     def derived(self, key: tuple[str, ...], compute: Callable[[], Value]) -> Value:
         """What follows from the columns alone, computed once."""
         if key not in self._derived:

@@ -10,10 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtr, bdtrc
+from scipy.special import bdtr, bdtrc, ndtr
 
+from confide.checks import InputError
 from confide.explorer.queries import Query, QueryRunner, SampleDatabase, StageTable
 from confide.explorer.samples import Column
+from confide.metrics.influence import Influence, Spread, mean_interval, spread_of
+from confide.metrics.view import Design
 from confide.numerics.binning import width_bin_of, width_edges
 from confide.numerics.binomial import EXACT_BELOW, binomial_quantiles, count_tails, matched_binomial, right_tails
 from confide.results import LEVEL, TAILS, Z
@@ -136,8 +139,22 @@ def row_reliability(runner: QueryRunner, query: Query) -> RowReliability | None:
         sums = whole - sums
     if not sums.count.any():
         return None
+    by_label, units = _by_label(runner, query), runner.database.units()
+    if units is not None:
+        rows = np.flatnonzero(runner.fits(query) & (cells < GROUPS * CELLS))
+        right = cells.take(rows) // CELLS % 2
+        spread = _unit_spread(sure.take(rows) - right, units.take(rows))
+        return reliability_of(sums, by_label, spread=spread)
     few = sure[runner.fits(query) & (cells < GROUPS * CELLS)] if sums.count.sum() <= MOST_COUNTED else None
-    return reliability_of(sums, _by_label(runner, query), few)
+    return reliability_of(sums, by_label, few)
+
+
+def _unit_spread(gaps: Floats, units: Indices) -> Spread:
+    """How far the mean of confidence less correctness spreads where rows of a unit were drawn as one."""
+    design = Design(clusters=units)
+    if design.single:  # one image says nothing of another
+        return Spread(math.inf, 1.0, 1.0)
+    return spread_of(Influence(gaps - gaps.mean()), design)
 
 
 def _known_cells(database: SampleDatabase, model: StageTable) -> tuple[Floats, Cells]:
@@ -168,21 +185,31 @@ def looks_at_label(runner: QueryRunner, key: str) -> bool:
     return key in BY_LABEL or key.removeprefix("c.") in LABEL_COLUMNS
 
 
-def reliability_of(sums: ConfidenceSums, by_label: tuple[str, ...] = (), few: Floats | None = None) -> RowReliability:
+def reliability_of(
+    sums: ConfidenceSums, by_label: tuple[str, ...] = (), few: Floats | None = None, spread: Spread | None = None
+) -> RowReliability:
     """Reliability from sums.
 
     Args:
         by_label: titles of the filters that look at the label.
         few: the confidences, where they are few enough to count errors one by one.
+        spread: of the gap, where several rows were drawn as one; what chance shows is widened as the gap is.
     """
-    from confide.metrics.influence import Spread, mean_interval
-
     first, second, third = (float(power.sum()) for power in sums.powers)
     n, right = int(sums.count.sum()), int(sums.count[:, 1].sum())
     gap, noise = (first - right) / n, max(first - second, 0.0)
-    spread = (second - 2 * float(sums.powers[0, :, 1].sum()) + right) / n - gap * gap
-    low, high = mean_interval(gap, Spread(max(spread, 0.0) / max(n - 1, 1), max(n - 1.0, 1.0), n))
-    if few is not None:
+    variance = (second - 2 * float(sums.powers[0, :, 1].sum()) + right) / n - gap * gap
+    alone, effect = Spread(max(variance, 0.0) / max(n - 1, 1), max(n - 1.0, 1.0), n), 1.0
+    if spread is not None and math.isinf(spread.variance):
+        effect = float(n)
+    elif spread is not None and alone.variance > 0:
+        effect = math.sqrt(max(spread.variance / alone.variance, 1.0))
+    low, high = (max(min(end, 1.0), -1.0) for end in mean_interval(gap, spread or alone))
+    chance = min(Z * math.sqrt(noise) / n * effect, 1.0)
+    if spread is not None:
+        error = chance / Z
+        tails = (0.5, 0.5) if error == 0 or effect == n else (float(ndtr(-gap / error)), float(ndtr(gap / error)))
+    elif few is not None:
         tails = right_tails(right, few)
     elif noise >= EXACT_BELOW:
         tails = count_tails(right, first, noise, first - 3 * second + 2 * third)
@@ -196,7 +223,7 @@ def reliability_of(sums: ConfidenceSums, by_label: tuple[str, ...] = (), few: Fl
         verdict = "unclear"
     if by_label:
         verdict = "chosen"
-    chance, bins, risk = Z * math.sqrt(noise) / n, _bins(sums), _risk(sums)
+    bins, risk = _bins(sums, effect), _risk(sums)
     return RowReliability(n, first / n, right / n, low, high, chance, p_value, verdict, by_label, bins, risk)
 
 
@@ -206,8 +233,8 @@ def _rare_tails(wrong: int, expected: float, noise: float) -> tuple[float, float
     return (1.0 if not wrong else float(bdtrc(wrong - 1, trials, rate))), float(bdtr(wrong, trials, rate))
 
 
-def _bins(sums: ConfidenceSums) -> tuple[ReliabilityBin, ...]:
-    """Bins of equal width with the band of a calibrated model, as the report draws them."""
+def _bins(sums: ConfidenceSums, effect: float) -> tuple[ReliabilityBin, ...]:
+    """Bins of equal width with the band of a calibrated model, as the report draws them, so much wider."""
     count, hits = sums.count.sum((1, 2)), sums.count[:, 1].sum(1)
     confidence, square = sums.powers[:2].sum(2)
     noise = np.maximum(confidence - square, 0.0)
@@ -216,7 +243,7 @@ def _bins(sums: ConfidenceSums) -> tuple[ReliabilityBin, ...]:
     few = np.flatnonzero((count > 0) & (noise <= 100))  # a sum with a larger variance is normal
     wrong = binomial_quantiles(*matched_binomial((count - confidence)[few], noise[few]), TAILS)
     ends[:, few] = 1 - wrong[::-1] / count[few]
-    ends = np.clip(ends, 0, 1)
+    ends = np.clip(confidence / full + (ends - confidence / full) * effect, 0, 1)
     edges = width_edges(RELIABILITY_BINS)
     return tuple(
         ReliabilityBin(
@@ -333,13 +360,21 @@ def slice_filters(runner: QueryRunner, query: Query) -> SliceFilters | None:
     """Slices of the rows in the splits of a query, by `find_slices`; None where nothing can be sliced or judged.
 
     What looks at the label is left out: a calibrated model too has gaps there.
+
+    Raises:
+        InputError: several rows were drawn as one.
     """
     from confide.evaluation import find_slices
     from confide.predictions import Predictions
 
-    model = query.model_stage
+    model, samples = query.model_stage, runner.database.samples
     if model is None or not {"confidence", "outcome"} <= set(model.columns):
         return None
+    if samples.unit is not None:
+        raise InputError(
+            f"slices count samples drawn one by one, but those of one '{samples.columns[samples.unit].title}' were "
+            "drawn together"
+        )
     hits, sure = (runner.database.codes(model.columns["outcome"]), runner.database.values(model.columns["confidence"]))
     splits = [f.key for f in query.filters if f.key != "split"]
     rows = np.flatnonzero(runner.fits(query, splits) & (hits > 0) & np.isfinite(sure))
@@ -349,7 +384,7 @@ def slice_filters(runner: QueryRunner, query: Query) -> SliceFilters | None:
     columns: dict[str, AnyArray] = {f"a{k}": np.array(a.filters)[a.index] for k, a in enumerate(attributes)}
     report = find_slices(Predictions.from_pairs(hits[rows] == 2, sure[rows], **columns), by=list(columns))
     conditions = [{attributes[int(what[1:])].column: value for what, value in s.conditions} for s in report.slices]
-    name = runner.database.samples.name_of
+    name = samples.name_of
     return SliceFilters(
         tuple(
             SliceFilter(

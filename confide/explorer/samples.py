@@ -102,6 +102,7 @@ class SampleTable:
     method: str = ""
     options: Options = field(default_factory=dict)
     sources: Mapping[str, FileStamp] = field(default_factory=dict)  # by split, the file whose rows these are in order
+    unit: str | None = None  # key of the column that says which rows were drawn as one
 
     def places_in(self, split: str, file: PredictionsFile) -> pa.Array | None:
         """Places of the samples of a split in a file, null where absent; None when its rows are the same."""
@@ -158,6 +159,7 @@ def gather_samples(layout: Layout) -> SampleTable:
         method,
         options,
         {split: part.source for split, part in splits.items() if part.source is not None},
+        next((key for part in splits.values() if part.unit and (key := f"c.{part.unit}") in columns), None),
     )
 
 
@@ -172,6 +174,7 @@ class _SplitColumns:
     options: Options = field(default_factory=dict)
     source: FileStamp | None = None
     """The file of predictions whose rows these are."""
+    unit: str | None = None
 
 
 def _read_split(layout: Layout, split: str) -> _SplitColumns:
@@ -195,6 +198,7 @@ def _read_split(layout: Layout, split: str) -> _SplitColumns:
         max(source.num_classes for source in sources),
         *next(((source.method, source.options) for source in sources if source.method), ("", {})),
         sources[0].source,
+        next((source.unit for source in sources if source.unit), None),
     )
 
 
@@ -359,7 +363,7 @@ class PredictionsFile:
                 columns["label"] = pa.array(whole.labels.numpy(), pa.int32())
             # A class may be predicted, or have an output, that no label names.
             number = 0 if whole.facts.predicted is None else whole.num_classes
-            return _SplitColumns(columns | own, whole.class_names or (), number, source=stamp)
+            return _SplitColumns(columns | own, whole.class_names or (), number, source=stamp, unit=whole.unit)
         names = [self.roles.label, *self.roles.others]
         table, metadata = formats.read_arrow(self.path, [name for name in names if name is not None])
         columns = {name: _one_chunk(table.column(name)) for name in table.column_names}
@@ -368,7 +372,9 @@ class PredictionsFile:
             labels = columns.pop(self.roles.label)
             columns["label"] = _class_indices(labels, class_names, str(self.path))
         width = max(2, self._width())
-        return _SplitColumns({"id": self.read_ids(), **columns}, class_names, width, source=stamp)
+        return _SplitColumns(
+            {"id": self.read_ids(), **columns}, class_names, width, source=stamp, unit=metadata.get("unit")
+        )
 
     def read_facts(self, calibrator: StageCalibrator | None) -> tuple[Facts, Tensor | None]:
         """What the model predicts for every sample of the file, and its trust, read in blocks of bounded memory."""

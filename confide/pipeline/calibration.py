@@ -227,7 +227,8 @@ def calibration_effect(
     if changed:
         gain = float(calibrated.facts.correct.double().mean() - applied_to.facts.correct.double().mean())
         warnings.append(
-            f"the predicted class changes on {changed} of {len(calibrated)} applied samples, accuracy by {gain:+.4f}"
+            f"the predicted class changes on {changed} of {len(calibrated)} applied samples, "
+            f"accuracy by {100 * gain:+.2f} points"
         )
     after = evaluation.evaluate(calibrated, words, stage=choice.word, seed=seed)
     return CalibrationEffect(calibrated, before, after, comparisons, tuple(warnings))

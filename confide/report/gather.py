@@ -11,6 +11,7 @@ from typing import Any
 from confide.checks import InputError
 from confide.files.formats import TABLE_ENDINGS
 from confide.results import About, ComparedRow, Evaluation, join
+from confide.store import RunPaths
 
 WHOLE = "evaluation.json"
 PARTS = "evaluations"  # one file per model and stage, written before a run is concluded
@@ -51,9 +52,9 @@ def load(path: str | Path) -> Evaluation:
         return Evaluation.load(path)
     if (path / WHOLE).exists():
         return Evaluation.load(path / WHOLE)
-    parts, finish = sorted((path / PARTS).glob("*.json")), f"confide run {path / 'config.yaml'} --out {path}"
+    parts, finish = sorted((path / PARTS).glob("*.json")), RunPaths(path).finish_command
     if not parts:
-        has_config = (path / "config.yaml").exists()
+        has_config = RunPaths(path).config.exists()
         mend = f"finish it with: {finish}" if has_config else "name a folder that run or evaluate made"
         raise InputError(f"{path} must hold {WHOLE}, but has none yet; {mend}")
     warning = (

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -206,3 +207,14 @@ def test_ctrl_c_while_a_verb_imports_what_it_needs(capsys, monkeypatch):
     monkeypatch.setattr("confide.cli.main.import_module", interrupted)
     assert main(["list"]) == 130
     assert capsys.readouterr().err == "confide: stopped; the same command goes on where it was\n"
+
+
+def test_what_another_package_will_rename_is_no_warning_of_ours(capsys):
+    from confide.cli.shared import warnings_on_stderr
+
+    with warnings_on_stderr():
+        warnings.warn_explicit(
+            "use_polars is deprecated", DeprecationWarning, "context.py", 1, module="ray.data.context"
+        )
+        warnings.warn_explicit("10 answers state no confidence", UserWarning, "answers.py", 1, "confide.answers")
+    assert capsys.readouterr().err == "warning: 10 answers state no confidence\n"

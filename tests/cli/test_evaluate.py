@@ -52,6 +52,16 @@ def test_evaluate_speaks_json_and_groups_by_a_column(folder, capsys):
     assert {"site=a", "site=b", "site=c"} <= groups
 
 
+def test_how_far_a_ranking_of_cells_can_be_off_stands_in_the_table(folder, capsys):
+    words = ["--sketch", "--no-intervals", "--metrics", "accuracy", "auroc", "--out", str(folder / "cells")]
+    (folder / "shards").mkdir()
+    Predictions.load(folder / "fine.parquet").save(folder / "shards" / "part-0.parquet")
+    assert main(["evaluate", str(folder / "shards"), *words]) == 0
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line}
+    assert "from cells, within" in lines["auroc"]
+    assert "within" not in lines["accuracy"]
+
+
 @pytest.mark.parametrize("asked", [["f_beta", "average_precision"], ["nll", "brier"]])
 def test_the_table_by_label_shows_what_was_asked_for_and_not_only_how_many(tmp_path, capsys, asked):
     rng = np.random.default_rng(0)

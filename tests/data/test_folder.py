@@ -182,8 +182,9 @@ def test_bad_image_options_get_one_line(image_folder, option, message):
         load_dataset(image_folder, **option)
 
 
-def test_texts_in_the_folders_of_20_newsgroups(tmp_path):
-    root = tmp_path / "20news-bydate"
+@pytest.mark.parametrize("where", ["20news-bydate", "downloads"])
+def test_texts_in_the_folders_of_20_newsgroups(tmp_path, where):
+    root = tmp_path / where
     for split, n in (("train", 12), ("test", 4)):
         for name in ("alt.atheism", "sci.space"):
             (root / f"20news-bydate-{split}" / name).mkdir(parents=True)

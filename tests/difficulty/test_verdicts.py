@@ -7,7 +7,16 @@ from PIL import Image, ImageFilter
 
 from confide import Predictions, difficulty
 from confide.checks import InputError
-from confide.difficulty.label_errors import _listed, label_fit, quality_flags
+from confide.difficulty.label_errors import (
+    BINS,
+    FINENESS,
+    TAIL_POWERS,
+    _fit_floor,
+    _listed,
+    _TailFits,
+    label_fit,
+    quality_flags,
+)
 from confide.records import Scores
 
 
@@ -181,6 +190,41 @@ def test_a_short_list_must_be_surer_than_a_long_one_of_the_same_share():
     assert limit(1).listed == 0  # .08 + 1.645 sqrt(.08 x .92 / 10) = .22
     assert limit(4).listed == 40  # .08 + 1.645 sqrt(.08 x .92 / 40) = .15
     assert limit(4).false_discovery_limit == pytest.approx(0.1506, abs=1e-4)
+
+
+def test_a_label_that_is_likelier_right_than_wrong_is_not_listed_behind_sure_ones():
+    judged = SimpleNamespace(
+        suggested=np.ones(7, dtype=int), false_chance=np.array([0.0] * 6 + [1.0]), false_chance_sd=np.zeros(7)
+    )
+    wrong, evidence = _listed(judged, np.zeros(7, dtype=int), np.ones(7, dtype=bool), 0.2)
+    assert wrong.tolist() == [True] * 6 + [False]  # one right label of seven would keep the rate, 14 %
+    assert evidence.false_discovery_rate == 0
+
+
+def test_a_tail_is_fitted_wherever_the_fit_before_ended():
+    """Seven images of CIFAR-10 were called wrong: a fit that began where the tail had died out stayed there."""
+    margin = np.expm1((np.arange(BINS) + 0.5) / FINENESS)
+    pairs = np.where(margin < 14, 20, 0)  # few of them at small odds
+    labels = np.random.default_rng(0).binomial(pairs, np.exp(-1.2 - 0.5 * margin))
+    for power in TAIL_POWERS:
+        tail = _TailFits(pairs, labels)
+        for floor in (0.0, 1e-3, 0.2, 1e-3, 0.05, 0.0):
+            value, parameters = tail.fit(floor, power)
+            best = min(tail._terms(np.array([a, b]), floor, power)[0] for a in (-2, -1.2) for b in np.arange(-7.5, 4))
+            assert value <= best + 0.01
+            assert value == _TailFits(pairs, labels).fit(floor, power)[0]
+            assert ((parameters >= [-2.5, -8]) & (parameters <= [-0.5, 4])).all()
+
+
+@pytest.mark.parametrize("floor", [0.0, 0.02])
+def test_the_lower_limit_of_the_rate_of_wrong_labels_is_seldom_above_it(floor):
+    margin = np.expm1((np.arange(BINS) + 0.5) / FINENESS)
+    pairs, above = np.where(margin < 14, 20, 0), 0
+    for seed in range(20):
+        rate = floor + (1 - floor) * np.exp(-1.2 - 0.5 * margin)
+        fitted = _fit_floor([_TailFits(pairs, np.random.default_rng(seed).binomial(pairs, rate))])
+        above += fitted is not None and fitted[0] > floor
+    assert above <= 3  # of 20 at 5 % each: more in 2 % of such tests
 
 
 @pytest.mark.parametrize("share", [0.05, 0.1])

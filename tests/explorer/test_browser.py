@@ -53,6 +53,18 @@ def test_filters_chips_and_the_address_agree(look, client):
     wait_for_count(again, 180)
 
 
+def test_pairs_say_right_or_wrong_and_nothing_of_classes(look, serve, tmp_path):
+    Predictions.from_pairs([0, 1, 0], [0.2, 0.5, 0.9]).save(tmp_path / "p.csv")
+    page = look(serve(tmp_path / "p.csv"))
+    page.wait_for_selector("[data-row]")
+    cells = page.locator("#cells li:not([hidden]) button").all_inner_texts()
+    assert [("right" in text, "wrong" in text) for text in cells[:3]] == [(False, True), (True, False), (False, True)]
+    assert "Right or wrong and confidence." in page.locator("#foot").inner_text()
+    assert page.get_by_role("button", name="Confused classes").count() == 0
+    open_first(page)
+    assert page.locator("#drawer dl").inner_text().split("\n")[:2] == ["Answer", "wrong, 20\u202f%"]
+
+
 def test_a_range_is_brushed_and_moved_by_keys(look, client):
     page = look(client)
     page.wait_for_selector("#cells li:not([hidden]) img[src]")
@@ -164,6 +176,16 @@ def test_marks_of_the_charts_tell_their_values(look, client):
     page.keyboard.press("ArrowRight")
     told.filter(has_text="Epoch 2").wait_for()
     assert page.locator("#drawer h2").inner_text() == sample
+
+
+@pytest.mark.parametrize("width", [880, 900, 1024])
+def test_beside_an_open_sample_no_control_is_covered(look, client, width):
+    page = look(client, "?split=test&sample=test%2Ftest-017", width=width)
+    page.wait_for_selector("#drawer .neigh li")
+    edge = page.locator("#drawer").bounding_box()["x"]
+    for control in page.locator(".tool > :visible").all():
+        box = control.bounding_box()
+        assert box["x"] + box["width"] <= edge, control.inner_text()
 
 
 def test_what_a_brush_takes_in_stays_as_clear_as_the_rest(look, client):

@@ -13,7 +13,8 @@ import pytest
 
 pytest.importorskip("duckdb", reason="duckdb is not installed (extra: explore)")
 
-from confide.explorer.reliability import ConfidenceSums, confidence_cells, reliability_of
+import confide
+from confide.explorer.reliability import ConfidenceSums, _unit_spread, confidence_cells, reliability_of
 from confide.predictions import Predictions
 
 
@@ -61,6 +62,35 @@ def test_calibrated_rows_are_called_wrong_in_five_per_cent_of_draws_at_most():
         claimed += verdict(sure, rng.random(300) < sure) in ("over", "under")
     assert claimed <= 15  # 5 % of 150 and 2.8 standard deviations
     assert verdict(sure, rng.random(300) < sure - 0.15) == "over"
+
+
+def test_the_gap_of_pixels_counts_images_and_slices_of_them_are_refused(serve, tmp_path):
+    rng = np.random.default_rng(0)
+    logits = rng.normal(0, 2, (20, 3, 1, 1)) * np.ones((1, 1, 6, 6))
+    pixels = confide.dense.pixels(logits, rng.integers(0, 3, (20, 1, 1)) * np.ones((1, 6, 6), int))
+    pixels.save(tmp_path / "pixels.parquet")
+    client = serve(tmp_path / "pixels.parquet")
+    found, gap = client.get("reliability")["reliability"], confide.metrics.confidence_gap(pixels)
+    assert (found["low"], found["high"]) == pytest.approx((gap.low, gap.high), abs=1e-6)
+    apart = confide.metrics.confidence_gap(pixels.replace(unit=None))
+    assert found["high"] - found["low"] > 4 * (apart.high - apart.low)
+    one = client.get("reliability", **{"c.image": "3..3"})["reliability"]
+    assert (one["low"], one["high"], one["verdict"]) == (-1.0, 1.0, "chance")
+    status, _, content = client.send("GET", "/api/slices")
+    assert status == 400
+    assert b"slices count samples drawn one by one" in content
+
+
+def test_calibrated_images_are_called_wrong_in_five_per_cent_of_draws_at_most():
+    rng, called = np.random.default_rng(1), 0
+    for _ in range(300):
+        sure, units = rng.uniform(0.4, 1, 40).repeat(25), np.arange(40).repeat(25)
+        right = rng.random(40).repeat(25) < sure
+        spread = _unit_spread(sure - right, units)
+        called += (
+            reliability_of(ConfidenceSums.of(sure, confidence_cells(sure, right)), spread=spread).verdict != "chance"
+        )
+    assert called <= 24  # 15 expected, and three standard deviations of 15 draws at 5 %
 
 
 def test_confused_classes_are_counted_with_how_sure_they_are(client):

@@ -79,8 +79,8 @@ def _told(evaluation: Evaluation) -> Any:
 def _parts(sketch: sketches.Sketch) -> Any:
     return {
         "rows": sketch.rows,
-        "fine": [sketch.fine.settle().keys, sketch.fine.sums],
-        "coarse": [sketch.coarse.settle().keys % sketches.UNIT_CELLS, sketch.coarse.sums],
+        "fine": [sketch.fine.settle().keys, sketch.fine.settle().sums],
+        "coarse": [sketch.coarse.settle().keys % sketches.UNIT_CELLS, sketch.coarse.settle().sums],
         "units": len(sketch.units),
         "parts": sketch.are_parts,
         "classes": None if sketch.classes is None else vars(sketch.classes),
@@ -105,7 +105,7 @@ def _sketched(whole: Predictions, rows: int) -> Any:
         "merged": [both.rows, both.fine.settle().sums.sum(axis=0), both.coarse.settle().sums.sum(axis=0)],
         "same": [
             again.rows == sketch.rows,
-            np.array_equal(again.fine.keys, sketch.fine.keys),
+            np.array_equal(again.fine.keys, sketch.fine.settle().keys),
             again.kind == sketch.kind,
         ],
         "fine record": [

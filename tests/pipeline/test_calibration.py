@@ -127,7 +127,7 @@ def test_a_chosen_calibrator_tells_what_it_did() -> None:
     changed = int((same.predictions.facts.prediction != test.facts.prediction).sum())
     gain = float(same.predictions.facts.correct.double().mean() - test.facts.correct.double().mean())
     assert changed
-    line = f"the predicted class changes on {changed} of 90 applied samples, accuracy by {gain:+.4f}"
+    line = f"the predicted class changes on {changed} of 90 applied samples, accuracy by {100 * gain:+.2f} points"
     assert line in same.warnings
 
 

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +15,7 @@ from confide.checks import InputError
 from confide.report import gather, render_report
 from confide.report.view import EvaluationView
 from confide.results import About, ComparedRow, Comparison, Evaluation, Measurement, ModelPoint, OperatingPoint
+from confide.store import RunPaths
 
 
 def small(model: str, n: int = 100, stage: str = "raw", **about: object) -> Evaluation:
@@ -44,6 +50,27 @@ def test_an_empty_run_folder_is_refused_in_one_line(tmp_path):
     (tmp_path / "config.yaml").write_text("losses: [focal]\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"has none yet; finish it with: confide run .*config\.yaml --out "):
         gather([tmp_path])
+
+
+@pytest.mark.slow
+def test_the_hint_of_an_interrupted_run_finishes_that_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("my config.yaml").write_text(
+        "data: fashion-sample\nlosses: [cross_entropy]\ncalibrators: []\ntraining: {model: mlp, epochs: 3}\n",
+        encoding="utf-8",
+    )
+    begun = subprocess.Popen([sys.executable, "-m", "confide", "run", "my config.yaml", "--out", "my run", "--quiet"])
+    training = RunPaths(Path("my run")).model("cross_entropy")
+    while not training.exists() and begun.poll() is None:
+        time.sleep(0.05)
+    begun.kill()
+    begun.wait()
+    with pytest.raises(InputError, match="has none yet; finish it with: ") as refused:
+        gather(["my run"])
+    hint = str(refused.value).split("finish it with: ")[1]
+    assert subprocess.run([sys.executable, "-m", *shlex.split(hint)], check=False).returncode == 0
+    assert len(gather(["my run"]).measurements)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["my config.yaml", "my run"]
 
 
 def test_a_path_that_does_not_exist_is_refused(tmp_path):

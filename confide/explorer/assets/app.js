@@ -214,8 +214,8 @@ function footer(first, last, rows) {
   const key = `${first} ${last} ${rows} ${title}`;
   if ($("foot").dataset.key === key) return;
   $("foot").dataset.key = key;
-  const label = title ? `Label and ${title}` : "Label";
-  const legend = Object.keys(about.models).length ? [`${label}; `, el("span", { class: "pr" }, "prediction"), " below if wrong. "] : [`${label}. `];
+  const what = about.num_classes ? "Label" : "Right or wrong", label = title ? `${what} and ${title}` : what;
+  const legend = !about.num_classes ? [`${label}. `] : Object.keys(about.models).length ? [`${label}; `, el("span", { class: "pr" }, "prediction"), " below if wrong. "] : [`${label}. `];
   $("foot").replaceChildren(`Rows ${whole(first)} to ${whole(Math.max(first, last))} of ${whole(rows)}. `, ...legend, move);
 }
 

@@ -293,7 +293,8 @@ function header({ sample, before, inside }) {
 function hero(sample) {
   const fact = (name, value, wrong) => el("div", {}, el("dt", {}, name), el("dd", { class: wrong ? "pr" : null }, value));
   const verdict = sample.values.find((v) => v.key === "verdict");
-  const facts = el("dl", {}, fact("Label", sample.label ?? "none"));
+  const pair = !about.num_classes && sample.confidence !== null; // confidence and correctness alone: there is no label to show
+  const facts = el("dl", {}, pair ? fact("Answer", `${sample.right === null ? "not judged" : sample.right ? "right" : "wrong"}, ${percent(sample.confidence)}`, sample.right === false) : fact("Label", sample.label ?? "none"));
   if (sample.prediction !== null) facts.append(fact("Predicted", `${sample.prediction}, ${percent(sample.confidence)}`, sample.right === false));
   if (verdict && verdict.word) facts.append(fact("Looks", looks(verdict.word)));
   else facts.append(fact("Split", sample.split));

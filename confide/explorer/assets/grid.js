@@ -210,8 +210,8 @@ export class Grid {
     node.blank = false;
     node.className = cell.right === false ? "bad" : "";
     node.button.dataset.row = cell.row;
-    node.label.textContent = cell.label ?? (cell.prediction === null ? cell.id : "no label");
-    node.said.textContent = cell.right === false || cell.label === null ? cell.prediction ?? "" : "";
+    node.label.textContent = named(cell);
+    node.said.textContent = answer(cell);
     node.figure.textContent = cell.value === null ? "" : shown(this.sort, cell.value);
     node.tag.textContent = cell.tag || "";
     node.words.textContent = this.kind === "text" ? cell.text || "" : this.kind === "image" ? "" : cell.id;
@@ -327,10 +327,14 @@ export class Grid {
   }
 }
 
+// A file of confidence and correctness has neither labels nor predictions: right or wrong is all there is to say.
+const named = (cell) => cell.label ?? (cell.prediction !== null ? "no label" : cell.right === true ? "right" : cell.right === false ? "" : cell.id);
+const answer = (cell) => (cell.right === false || cell.label === null ? cell.prediction ?? (cell.right === false ? "wrong" : "") : "");
+
 function describe(cell, sort) {
   // What is seen in the cell, in its order, and what it means.
-  const wrong = cell.right === false || cell.label === null, value = cell.value === null ? "" : shown(sort, cell.value);
-  const seen = [cell.label ?? (cell.prediction === null ? cell.id : "no label"), value, wrong ? cell.prediction : "", cell.tag].filter(Boolean).join(" ");
+  const value = cell.value === null ? "" : shown(sort, cell.value);
+  const seen = [named(cell), value, answer(cell), cell.tag].filter(Boolean).join(" ");
   const means = [value && `${sort.replace(/^c\./, "")} ${value}`, cell.prediction === null ? "" : cell.right ? "predicted so" : `predicted ${cell.prediction}`, cell.tag && `tagged ${cell.tag}`].filter(Boolean).join(", ");
   return `${cell.id}: ${seen}${means ? `; ${means}` : ""}`;
 }

@@ -18,7 +18,7 @@ export function prepare(known, complains, openRow) {
   map.prepare(known, openRow, complains);
   if (!Object.keys(about.models).length) return;
   $("why").hidden = false;
-  $("panels").replaceChildren(...Object.entries(TITLES).map(([key, title]) => el("button", { type: "button", class: "lnk", "data-panel": key, "aria-expanded": "false", "aria-controls": "panel", onclick: () => state.set({ panel: state.one("panel") === key ? null : key }) }, title)));
+  $("panels").replaceChildren(...Object.entries(TITLES).filter(([key]) => key !== "confusion" || about.num_classes).map(([key, title]) => el("button", { type: "button", class: "lnk", "data-panel": key, "aria-expanded": "false", "aria-controls": "panel", onclick: () => state.set({ panel: state.one("panel") === key ? null : key }) }, title)));
 }
 
 export async function show(known = columns) {
