@@ -201,7 +201,7 @@ def after_step(run: Run, progress: Progress) -> None:
     inside = state.step < run.order.steps
     if inside and every and state.step % every == 0 and run.val_feed is not None:
         recompute_average_statistics(state, run.feed)
-        learn_from_validation(state, run.val_feed, adapt=True)
+        learn_from_validation(run, run.val_feed, adapt=True)
     progress.step(1, _note(run))
     if inside:
         checkpoint_if_due(run)
@@ -233,7 +233,7 @@ def end_epoch(
     recompute_average_statistics(state, run.feed)
     val_logits = None
     if run.val_feed is not None:
-        val_logits = learn_from_validation(state, run.val_feed, adapt=not state.objective.loss.update_every)
+        val_logits = learn_from_validation(run, run.val_feed, adapt=not state.objective.loss.update_every)
     row = log_row(run, val_logits)
     state.objective.loss.end_epoch()
     if recorder is not None and record_feed is not None:
@@ -286,9 +286,13 @@ def forward_all(state: State, feed: Feed) -> Tensor:
     return state.world.gather(part, len(feed))
 
 
-def learn_from_validation(state: State, feed: Feed, *, adapt: bool) -> Tensor:
+def learn_from_validation(run: Run, feed: Feed, *, adapt: bool) -> Tensor:
     """Validation logits, after the loss has adapted to them if it does."""
+    state = run.state
     logits = forward_all(state, feed)
+    if not bool(torch.isfinite(logits).all()):
+        # Finite weights may be so large that what they give is not.
+        raise diverged(run, state.step - 1, "a validation output")
     if adapt and state.objective.learns_from_validation:
         state.objective.update(logits, feed.labels)
     return logits

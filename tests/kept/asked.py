@@ -22,7 +22,8 @@ import numpy as np
 from PIL import Image
 
 import confide
-from confide.explorer import comparison, launch, open_layout, projection, reliability
+from confide import dense
+from confide.explorer import comparison, launch, open_layout, pixels, projection, reliability
 from confide.explorer.access import is_local
 from confide.explorer.server import create_app
 from confide.explorer.session import Explorer
@@ -64,6 +65,17 @@ def explorer_app(source: str) -> Any:
         Predictions(np.eye(2)[np.arange(9) % 2], np.arange(9) % 2, ids, "test").save(path)
         rows_of("test").save(folder / "features.npz")
         options = {"data": str(folder / "pictures")}
+    elif source == "pixels":
+        path = folder / "pixels.parquet"
+        draws = np.random.default_rng(0)
+        truth = np.zeros((2, 5, 6), dtype=int)
+        truth[:, 0] = 255
+        own = dense.pixels(draws.normal(size=(2, 3, 5, 6)), truth, ids=["street", "field"])
+        odd = {name: values.copy() for name, values in own.columns.items()}
+        odd[dense.HEIGHT][0] = 0
+        odd[dense.PLACE][1] = 30
+        odd[dense.PLACE][2] = -1
+        own.replace(columns=odd).save(path)
     elif source == "featured":
         path = folder / "predictions.parquet"
         predictions("test").save(path)
@@ -386,6 +398,8 @@ def explorer_entries() -> Iterator[tuple[str, Callable[[], Any]]]:
             yield f"{source}: {target}", partial(_asked, source, target)
     for target in ("find?tag=any", "find?tag=none", "rows?from=0&count=5&tag=any", "export?what=tags"):
         yield f"tagged before: {target}", partial(_asked, "tagged before", target)
+    for row in range(5):
+        yield f"pixels: {row}", partial(_map_of, row)
     for target in BEYOND.strip().splitlines():
         yield f"beyond: {target}", partial(_asked_lowered, target)
     yield "the report", lambda: [_asked("reported", "report")[key] for key in ("status", "type")]
@@ -424,6 +438,17 @@ def _asked_lowered(target: str) -> Any:
             for name, value in limits.items():
                 stack.enter_context(patch.object(import_module(f"confide.explorer.{module}"), name, value))
         return _asked("run beyond", target)
+
+
+def _map_of(row: int) -> Any:
+    """The maps of a pixel's image, or why there are none; the images that are kept at once are two."""
+    with patch.object(pixels, "MOST_IMAGES", 1):
+        replies = [ask(explorer_app("pixels")[0], f"/api/picture?row={k}") for k in (row, 30, row)]
+    reply, other, again = replies
+    if reply.status != 200:
+        return [reply.status, reply.content.decode()]
+    picture = np.asarray(Image.open(BytesIO(reply.content)).convert("RGB")).astype(int)
+    return [list(picture.shape), picture.mean((0, 1)).round(1).tolist(), again.content == reply.content, other.status]
 
 
 def _let_in() -> Any:

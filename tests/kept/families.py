@@ -5,12 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.kept import asked, draws, edges, entries, evaluation, limits, numerics, pages, parts, rows, sets
+from tests.kept import (
+    asked,
+    draws,
+    edges,
+    entries,
+    evaluation,
+    limits,
+    numerics,
+    pages,
+    parts,
+    rows,
+    sets,
+    trained,
+)
 
 FAMILIES: dict[str, Callable[[], Iterator[tuple[str, Callable[[], Any]]]]] = {
     **entries.FAMILIES,
     "report": pages.page_entries,
     "explorer": asked.explorer_entries,
+    "training": trained.training_entries,
     "monitor": pages.watch_entries,
     "edges_of_metrics": edges.metric_entries,
     "edges_of_fits": edges.fitted_entries,

@@ -37,7 +37,7 @@ from confide.predictions import Predictions
 from confide.training import OracleSettings, Settings
 from confide.training.oracle import BALANCED
 from confide.training.steps import _reason_against
-from tests.kept.entries import NAMES, C, N, _or_line, features, labels, predictions
+from tests.kept.entries import NAMES, C, N, _network, _or_line, features, labels, predictions
 
 
 def limit_entries() -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -48,6 +48,7 @@ def limit_entries() -> Iterator[tuple[str, Callable[[], Any]]]:
     yield from _cases("data", _datasets())
     yield from _cases("pictures", _pictures())
     yield from _cases("verbs", _verbs())
+    yield from _cases("estimators", _estimators())
 
 
 def _cases(topic: str, cases: Mapping[str, Callable[[], Any]]) -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -472,7 +473,7 @@ def _class_names() -> Any:
         ),
         *_each(
             lambda words: columns.class_indices_of(np.array(words), ("a", "b"), "file").tolist(),
-            ["a", " b "], ["b", "c", "d"], [],
+            ["a", " b "], ["b", "c", "d"], ["a", "b", "c"], [],
         ),
         *_each(lambda names: columns.class_indices_of(np.array(["a"]), names, "file").tolist(), None, tuple("bcdefg"),
                tuple("bcdefgh")),
@@ -604,6 +605,7 @@ def _watches() -> dict[str, Callable[[], Any]]:
         "nobody yet": lambda: [watch().alarmed, monitor.page.headline(watch())],
         "damaged": _damaged_watches,
         "wealth": _wealth,
+        "drift": _drifts,
     }  # fmt: skip
 
 
@@ -643,6 +645,24 @@ def _damaged_watches() -> Any:
     )  # fmt: skip
 
 
+def _drifts() -> Any:
+    """Distances from a reference: of classes that are new, alone or gone, and of numbers at their quantiles."""
+    from confide.monitor import estimates
+
+    classes = [estimates._class_drift(*own) for own in (
+        ((0, 1, 1), (5, 5)), ((0, 0), (5,)), ((0, 3), (5, 5)), ((0, 1, 2), (5, 5, 0, 7)), ((2,), (3, 3, 3)),
+    )]  # fmt: skip
+    known = tuple(np.linspace(0, 1, 11).tolist())
+    numbers = [
+        estimates._kolmogorov_smirnov("x", np.array(own), known, n)
+        for own, n in (([0.5], 1), ([0.0, 1.0], 50), (list(known), 11), ([2.0] * 9, 100), ([-1.0] * 9, 100))
+    ]
+    rates = [[estimates._rate_error(*own), estimates._rate_logit(*own)] for own in ((0.0, 1), (1.0, 1), (0.5, 40))]
+    counts = [estimates._entropy(np.array(own)) for own in ([1, 1], [5, 0], [1, 2, 3])]
+    bounds = [vars(estimates._estimate("m", *own)) for own in ((0.5, 0.1), (0.99, 0.1), (0.01, 0.1))]
+    return [[vars(d) for d in (*classes, *numbers)], rates, counts, bounds]
+
+
 def _wealth() -> Any:
     """Wealth over blocks: one bet, the last of a block, the first of the next, and far beyond an alarm."""
     from confide.monitor.alarms import BLOCK, Wealth, calibration_bets, risk_bets
@@ -671,6 +691,12 @@ def _networks() -> dict[str, Callable[[], Any]]:
         "feeds": _feeds,
         "preparations": _preparations,
         "devices": _devices,
+        "weights of others": _weights_of_others,
+        "sizes": lambda: [
+            confide.models.parameter_count(confide.models.create("densenet121", shape, 3, growth=2))
+            for shape in ((3, 63, 64), (3, 64, 64), (1, 64, 63))
+        ],
+        "long texts": lambda: [_network("text_cnn", (n,), {"filters": 4})["outputs"] for n in (9, 19, 44, 45)],
         "batches": lambda: [
             [list(map(int, b)) for b in preparation.rows_in_batches(*n)] for n in ((5, 2), (4, 2), (0, 3))
         ],
@@ -746,6 +772,23 @@ def _preparations() -> Any:
     return told
 
 
+def _weights_of_others() -> Any:
+    from confide.models.trained import build_model, load_weights
+
+    rows = preparation.Preparation("rows", (3,), (0.0,) * 3, (1.0,) * 3)
+    model = build_model("mlp", {"hidden": [2]}, rows, 2)
+    own = dict(model.state_dict())
+    first = next(iter(own))
+    cases: tuple[Any, ...] = (own, {k: v for k, v in own.items() if k != first}, {**own, "more": own[first]},
+                              {**own, first: own[first][:1]})  # fmt: skip
+    texts = preparation.Preparation("text", (8,), words=("a", "b", "c"))
+    read = build_model("text_cnn", {"filters": 2}, texts, 2)
+    return [
+        *_each(lambda weights: load_weights(model, weights), *cases),
+        next(p.shape[0] for name, p in read.named_parameters() if "vectors" in name),
+    ]
+
+
 def _devices() -> Any:
     before = torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic
     told: list[Any] = _each(lambda word: str(Device.of(word).device), "cpu", "auto", "nowhere", "tpu:x")
@@ -771,11 +814,248 @@ def _datasets() -> dict[str, Callable[[], Any]]:
     plans = [(0, 0), (1, 0), (0.5, 0.5), (0.5, 0.51), (1.01, 0), (-0.01, 0), (0, 1), (0.1, 0.9)]
     sizes: list[Any] = [0, 1, -1, (3, 4), (3,), (3, 0), (3, 4, 5), 2.0, (1, 1.5), True]
     return {
+        **_sources(),
         "fractions": lambda: _each(lambda p: SplitPlan(0, *p).check() or "taken", *plans),
         "sizes": lambda: _each(lambda size: ImageOptions(size=size).check() or "taken", *sizes),
         "memory": lambda: _each(lambda gb: ImageOptions(memory_gb=gb).check() or "taken", 0, -0.1, 0.1),
         "channels": lambda: _each(lambda c: ImageOptions(channels=c).check() or "taken", None, 1, 2, 3),
     }
+
+
+def _loaded(source: Any, **options: Any) -> Any:
+    """All that a dataset tells: kinds, splits, names, what was left out, where it came from."""
+    own = confide.load_dataset(source, folder="kept here", **options)
+    told = own.provenance
+    return {
+        "name": [own.name, own.kind, list(own.class_names)],
+        "splits": {
+            key: [list(map(str, split.ids[:6])), split.labels.tolist()[:30], str(np.asarray(split.inputs)[:1])[:90]]
+            for key, split in own.splits.items()
+        },
+        "columns": {key: sorted(split.columns) for key, split in own.splits.items()},
+        "aside": [list(pair) for pair in own.set_aside],
+        "cut": dict(own.cut_from),
+        "told": [
+            dict(told.splits), dict(told.counts), told.split_seed, dict(told.classes_without_samples),
+            dict(told.left_out), told.image_size, told.fit, told.decoded, told.source,
+        ],
+    }  # fmt: skip
+
+
+def _sources() -> dict[str, Callable[[], Any]]:
+    """Arrays, texts, tables and pictures as they may come."""
+    rows, two = np.arange(80.0).reshape(40, 2), np.arange(40) % 2
+    words = np.array(["cat", "dog"] * 20)
+
+    def arrays(source: Any, options: dict[str, Any] | None = None) -> Any:
+        return _loaded(source, **(options or {}))
+
+    def text(name: str, content: str | bytes, **options: Any) -> Any:
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_bytes(content if isinstance(content, bytes) else content.encode())
+        return _loaded(name, **options)
+
+    lines = "text,label,id\n" + "".join(f"t{k},{'ab'[k % 2]},i{k}\n" for k in range(20))
+    objects = "".join(json.dumps({"text": f"t{k}", "label": k % 2}) + "\n" for k in range(20))
+    texts: dict[str, tuple[Any, ...]] = {
+        "plain": ("a.csv", lines),
+        "mark": ("a.csv", b"\xef\xbb\xbf" + lines.encode()),
+        "tabs": ("a.tsv", lines.replace(",", "\t")),
+        "missing label": ("a.csv", lines + "t,,x\n"),
+        "missing text": ("a.jsonl", objects + '{"label": 1}\n'),
+        "a list as label": ("a.jsonl", objects + '{"text": "t", "label": [1]}\n'),
+        "a list": ("a.jsonl", objects + "[1]\n"),
+        "no json": ("a.jsonl", objects + "\n\nx\n"),
+        "other bytes": ("a.csv", lines.encode() + b"\xff,a,b\n"),
+        "zero as label": ("a.jsonl", objects + '{"text": "t", "label": 0}\n'),
+        "empty label": ("a.jsonl", objects + '{"text": "t", "label": ""}\n'),
+        "other names": ("a.csv", lines.replace("text", "query").replace("label", "intent")),
+        "unknown names": ("a.csv", lines.replace("text", "x").replace("label", "y2")),
+    }
+    given = {
+        "words": ((rows, words),),
+        "numbers": ((rows, two),),
+        "bools": ((rows, two == 1),),
+        "fractions": ((rows, two), {"val_fraction": 0, "test_fraction": 0.5}),
+        "no cut": ((rows, two), {"val_fraction": 0, "test_fraction": 0}),
+        "all cut": ((rows, two), {"val_fraction": 0.5, "test_fraction": 0.5}),
+        "seed": ((rows, two), {"seed": 5}),
+        "names": ((rows, two), {"class_names": ["n", "m"], "name": "mine"}),
+        "names of words": ((rows, words), {"class_names": ["dog", "cat"]}),
+        "a name too few": ((rows, words), {"class_names": ["dog"]}),
+        "more names": ((rows, two), {"class_names": ["n", "m", "o"]}),
+        "one class": ((rows, two * 0),),
+        "a gap": ((rows, two * 2),),
+        "negative": ((rows, two - 1),),
+        "half": ((rows, two + 0.5),),
+        "missing": ((rows, np.array([None, *two[1:]], dtype=object)),),
+        "short": ((rows, two[1:]),),
+        "wide": ((rows, np.stack([two, two])),),
+        "none": ((rows[:0], two[:0]),),
+        "dates": ((rows, np.array(["2024-01-01"] * 40, dtype="datetime64[D]")),),
+        "bad names": ((rows, two), {"class_names": "ab"}),
+        "bad rename": ((rows, two), {"rename": ["a"]}),
+        "renamed nothing": ((rows, two), {"rename": {"x": "test"}}),
+        "bad name": ((rows, two), {"name": 3}),
+    }
+    return {
+        "arrays": lambda: {name: _or_line(lambda own=own: arrays(*own)) for name, own in given.items()},
+        "texts": lambda: {name: _or_line(lambda own=own: text(*own)) for name, own in texts.items()},
+        "renamed": lambda: _each(
+            lambda rename: [text("f/train.csv", lines) and 1, text("f/val.csv", lines.replace(",i", ",v")) and 2,
+                            list(_loaded("f", rename=rename)["splits"])],
+            None, {"val": "test"}, {"val": "train"}, {"val": "train", "train": "val"}, {"val": "other"},
+        ),
+        "a file besides": lambda: [
+            _or_line(lambda: text("g/train.csv", lines))["told"][4],
+            _or_line(lambda: text("g/more.csv", lines)),
+            _or_line(lambda: text("g/test.csv", lines.replace(",i", ",v"))) and _loaded("g")["told"][4],
+        ],
+        "nowhere": lambda: _each(_loaded, "none.csv", "none", "csv", "csv:none.csv", "arrays", "fashion-sampl", "."),
+        "folders": _folders,
+        "parquet": _parquets,
+        "lazy": _lazy,
+        "decoded": _decoded,
+    }  # fmt: skip
+
+
+def _picture(place: Path, size: tuple[int, int], mode: str = "RGB", kind: str = "PNG", level: int = 90) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    ramp = (np.add.outer(np.arange(size[1]) * 7, np.arange(size[0]) * 3) + level) % 256
+    Image.fromarray(ramp.astype(np.uint8)).convert(mode).save(place, kind)
+
+
+def _folders() -> Any:
+    """Folders of pictures: of one size, of several, grey, damaged, with splits."""
+    told: dict[str, Any] = {}
+    for name, sizes, modes in (
+        ("same", [(6, 4)], ["L"]), ("several", [(6, 4), (8, 8), (4, 9)], ["L", "RGB"]), ("wide", [(300, 260)], ["RGB"]),
+    ):  # fmt: skip
+        for k in range(12):
+            _picture(Path(name, "ab"[k % 2], f"{k}.png"), sizes[k % len(sizes)], modes[k % len(modes)], level=k)
+        for options in ({}, {"size": 5}, {"size": (3, 5), "fit": "stretch"}, {"channels": 3}, {"channels": 1}):
+            told[f"{name} {options}"] = _or_line(lambda name=name, o=options: _loaded(name, **o))
+    for split in ("train", "test"):
+        for k in range(8):
+            _picture(Path("parts", split, "ab"[k % 2], f"{k}.png"), (4, 4))
+    told["parts"] = _loaded("parts")
+    Path("same/a/broken.png").write_bytes(b"x")
+    whole = Path("same/a/0.png").read_bytes()
+    Path("same/b/half.png").write_bytes(whole[: len(whole) // 2])
+    Path("same/b/empty.png").write_bytes(b"")
+    told["damaged"] = [_loaded("same")["aside"], _loaded("same", memory_gb=0)["aside"]]
+    Path("bad/a").mkdir(parents=True)
+    Path("bad/a/1.png").write_bytes(b"x")
+    told["bad"] = _or_line(lambda: _loaded("bad"))
+    return told
+
+
+def _parquets() -> Any:
+    """Tables of image bytes, of texts and of rows, with and without names of classes."""
+    import pyarrow.parquet as pq
+
+    def coded(k: int) -> bytes:
+        _picture(Path("one.png"), (5, 4), level=k)
+        return Path("one.png").read_bytes()
+
+    def table(metadata: Any = None, **columns: Any) -> Any:
+        own = pa.table(columns)
+        if metadata is not None:
+            own = own.replace_schema_metadata({"huggingface": json.dumps(metadata)})
+        pq.write_table(own, "t.parquet")
+        return _loaded("t.parquet")
+
+    def named(names: Any) -> Any:
+        return {"info": {"features": {"label": {"names": names}}}}
+
+    labels, content = [k % 2 for k in range(20)], [coded(k) for k in range(20)]
+    structs = [{"bytes": own, "path": None} for own in content]
+    cases: dict[str, dict[str, Any]] = {
+        "bytes": {"image": content, "label": labels},
+        "structs": {"image": structs, "label": labels},
+        "a hole": {"image": [{"bytes": None, "path": None}, *structs[1:]], "label": labels},
+        "by path": {"image": [{"bytes": None, "path": "one.png"}, *structs[1:]], "label": labels},
+        "named": {"image": content, "label": labels, "metadata": named(["no", "yes"])},
+        "no names": {"image": content, "label": labels, "metadata": named([])},
+        "odd names": {"image": content, "label": labels, "metadata": named("ny")},
+        "other metadata": {"image": content, "label": labels, "metadata": {"info": 3}},
+        "texts": {"text": [f"t{k}" for k in range(20)], "label": labels, "id": [f"i{k}" for k in range(20)]},
+        "rows": {
+            "features": [[1.0, k] for k in range(20)],
+            "label": labels,
+            "age": list(range(20)),
+            "note": ["x"] * 20,
+        },
+        "no labels": {"text": ["a", "b"]},
+    }
+    return {name: _or_line(lambda own=own: table(**own)) for name, own in cases.items()}
+
+
+def _lazy() -> Any:
+    """Pictures that are decoded when asked for: rows in every way, a fingerprint that follows the files."""
+    for k in range(6):
+        _picture(Path("f", "ab"[k % 2], f"{k}.png"), (6, 4), level=20 * k)
+    own = confide.load_dataset("f", folder="kept here", memory_gb=0, val_fraction=0, test_fraction=0)
+    images = own.split("train").inputs
+    whole = images[:]
+    chosen: tuple[Any, ...] = (0, [0], [2, 1], slice(1, 3), np.arange(6) < 2, [], np.array(5))
+    same = [
+        bool(np.array_equal(images[own], whole[np.array(own, dtype=int)] if own == [] else whole[own]))
+        if not isinstance(own, np.ndarray)
+        else bool(np.array_equal(images[own], whole[own]))
+        for own in chosen
+    ]
+    marks = [images.fingerprint, images.subset([0, 1]).fingerprint]
+    again = confide.load_dataset("f", folder="kept here", memory_gb=0, val_fraction=0, test_fraction=0)
+    marks.append(again.split("train").inputs.fingerprint)
+    first = Path("f/a/0.png")
+    about = first.stat()
+    content = bytearray(first.read_bytes())
+    content[-20] ^= 1
+    first.write_bytes(bytes(content))
+    os.utime(first, ns=(about.st_atime_ns, about.st_mtime_ns))
+    marks.append(images.fingerprint)
+    with patch("confide.data.images.SAMPLED_IMAGES", 1):
+        marks.append(images.fingerprint)
+    first.unlink()
+    return [
+        same,
+        [marks.index(mark) for mark in marks],
+        images.nbytes,
+        list(images.shape),
+        list(images.subset([1, 2]).shape),
+        str(np.asarray(images[1:2], dtype=np.float32).dtype),
+        _or_line(lambda: images[[0]]),
+        sorted(path.suffix for path in Path("kept here").rglob("*.parquet")),
+    ]  # fmt: skip
+
+
+def _decoded() -> Any:
+    """One file as pixels: modes, sizes, how a shape is fitted."""
+    from confide.data.images import PixelFormat, as_picture, decode, inspect_image, reason_of
+
+    told: dict[str, Any] = {}
+    for mode, kind in (("L", "PNG"), ("RGB", "JPEG"), ("RGBA", "PNG"), ("P", "PNG"), ("1", "PNG"), ("I;16", "PNG")):
+        _picture(Path("p"), (9, 6), "L" if mode.startswith("I") else mode, kind)
+        if mode.startswith("I"):
+            Image.fromarray((np.arange(54).reshape(6, 9) * 1100).astype(np.uint16)).save("p", kind)
+        for form in (
+            PixelFormat(1, 6, 9),
+            PixelFormat(3, 3, 3),
+            PixelFormat(1, 3, 8, "stretch"),
+            PixelFormat(3, 12, 9),
+        ):
+            pixels = decode(io.BytesIO(Path("p").read_bytes()), form)
+            rough = [list(pixels.shape), round(float(pixels.mean()) / 10)]  # each decoder rounds a JPEG in its own way
+            told[f"{mode} {form}"] = pixels if kind == "PNG" else rough
+        told[f"{mode} seen"] = [inspect_image(io.BytesIO(Path("p").read_bytes()), deep) for deep in (True, False)]
+    pixels = np.zeros((3, 2, 2), np.uint8)
+    items = (pixels, pixels[:1], pixels[:2], pixels[0], pixels.astype(int))
+    pictures = [as_picture(item) for item in items]
+    told["pictures"] = [None if own is None else [own.mode, list(own.size)] for own in pictures]
+    errors = (ValueError("a\n b"), ValueError(), OSError("cannot identify image file x"))
+    told["reasons"] = [reason_of(error) for error in errors]
+    return told
 
 
 # Pictures on their way to a network.
@@ -990,3 +1270,110 @@ def _trained_nothing(main: Callable[[list[str]], int]) -> int:
     outcome = SimpleNamespace(error="no loss", folder="t/a")
     with patch.object(train, "_run_jobs", lambda *_: [outcome, outcome]):
         return main(["train", "none.npz", "--out", "t"])
+
+
+# Classifiers of scikit-learn, and what other trainers log.
+
+
+def _estimators() -> dict[str, Callable[[], Any]]:
+    from sklearn.linear_model import LogisticRegression, Perceptron
+    from sklearn.svm import LinearSVC
+    from sklearn.tree import DecisionTreeClassifier
+
+    from confide.integrations import sklearn as wrapped, torchmetrics
+    from confide.integrations.epoch_log import logged_metrics
+
+    x, y = features("train"), np.array(NAMES)[labels("train")]
+    test = features("test")
+
+    def lines(call: Callable[[], Any]) -> Any:
+        try:
+            return _shown(call())
+        except (ValueError, AttributeError) as error:
+            return str(error)[:160]
+
+    def calibrated(estimator: Any = None, given: Any = y, **options: Any) -> Any:
+        weights = options.pop("weights", None)
+        own = wrapped.ConfideClassifier(estimator, **{"cv": 3, **options}).fit(x, given, weights)
+        tags = own.__sklearn_tags__().input_tags
+        return [own.predict_proba(test).round(2), own.predict(test)[:5].tolist(), list(map(str, own.classes_)),
+                [tags.sparse, tags.pairwise, tags.allow_nan], getattr(own, "n_features_in_", None)]  # fmt: skip
+
+    def fitted(kind: Any, given: Any = y, **options: Any) -> Any:
+        own = kind(**{"random_state": 0, **options}).fit(x, given)
+        told = own.predict_set(test) if kind is wrapped.SetClassifier else own.accept(test)
+        return [told, [str(v) for v in own.predict(test)[:12]], own.predict_proba(test).round(2)]
+
+    def transformed(inputs: str, given: Any, targets: Any) -> Any:
+        own = wrapped.CalibratorTransformer("temperature", inputs).fit(given, targets)
+        return [own.transform(given).round(3), own.predict(given)[:6].tolist(), own.get_feature_names_out().tolist()]
+
+    probs = predictions().probabilities().double().numpy()
+    numbers, rare = labels("train"), np.where(np.arange(N) < 2, "eel", y)
+    before = LogisticRegression().fit(x, y)
+    binary = (labels("train") > 0).astype(int)
+    odd = np.where(labels("val") == 3, 2, labels("val"))
+    return {
+        "calibrated": lambda: [
+            lines(lambda o=o: calibrated(**o))
+            for o in ({}, {"estimator": LinearSVC(random_state=0)},
+                      {"estimator": DecisionTreeClassifier(random_state=0)},
+                      {"estimator": before, "cv": "prefit"}, {"given": numbers}, {"calibrator": "vector"},
+                      {"given": binary}, {"given": rare, "cv": 5},
+                      {"given": rare, "cv": 2}, {"given": np.zeros(N, int)}, {"weights": np.ones(N)})
+        ],
+        "weights": lambda: [
+            lines(lambda w=w, e=e: calibrated(e, given=binary, weights=w))
+            for e, w in ((None, binary * 1.0), (None, np.linspace(0, 1, N)), (Perceptron(), np.ones(N)),
+                         (_Plain(), np.ones(N)))
+        ],
+        "selective": lambda: [
+            lines(lambda o=o: fitted(wrapped.SelectiveClassifier, **{"risk": 0.3, **o}))
+            for o in ({}, {"given": numbers}, {"given": numbers, "abstain": 9}, {"risk": 0.001}, {"holdout": 0.9},
+                      {"estimator": before, "holdout": "prefit"},
+                      {"estimator": before, "holdout": "prefit", "given": rare},
+                      {"given": np.where(np.arange(N) == 0, "eel", y)}, {"ranked_by": "entropy"})
+        ],
+        "sets": lambda: [
+            lines(lambda o=o: fitted(wrapped.SetClassifier, **o)) for o in ({}, {"coverage": 0.6, "method": "aps"})
+        ],
+        "transformed": lambda: [
+            lines(lambda o=o: transformed(*o))
+            for o in (("probs", probs, labels("val")), ("logits", np.log(probs + 1e-9), labels("val")),
+                      ("probs", probs, np.array(NAMES)[labels("val")]), ("probs", probs, odd), ("odd", probs, odd),
+                      ("probs", probs, np.array(NAMES)[odd]), ("probs", probs * 2, odd), ("probs", probs, odd - 1),
+                      ("probs", probs, odd + 1), ("probs", probs, odd * 10))
+        ],
+        "logged": lambda: [
+            logged_metrics(np.log(probs[:, None] + 1e-9), np.where(np.arange(N) < 3, -100, labels("val"))[:, None]),
+            logged_metrics(np.log(probs + 1e-9), labels("val"), ["accuracy", "ece", "brier"]),
+        ],
+        "batched": lambda: [_batched(torchmetrics, word, probs) for word in ("ece", "accuracy", "auroc", "nll")],
+        "names": lambda: [
+            torchmetrics.class_name("classwise_ece"), len(dir(torchmetrics)), dir(torchmetrics)[:6],
+            lines(lambda: torchmetrics.ECEE), lines(lambda: torchmetrics._ece), torchmetrics.ece.__name__,
+        ],
+    }  # fmt: skip
+
+
+class _Plain:
+    """A classifier that takes no weights."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        return {}
+
+    def fit(self, x: Any, y: Any) -> _Plain:
+        self.classes_ = np.unique(y)
+        return self
+
+
+def _batched(torchmetrics: Any, word: str, probs: Any) -> Any:
+    metric = torchmetrics.metric_class(word)
+    told: list[Any] = [metric.higher_is_better, metric.plot_lower_bound, metric.plot_upper_bound, metric.__name__]
+    for outputs, options in ((probs, {"from_probs": True}), (np.log(probs + 1e-9), {}), (probs[:, 1] * 4 - 2, {})):
+        truth = torch.as_tensor(labels("val") if outputs.ndim == 2 else (labels("val") == 1).astype(int))
+        own = metric(**options)
+        for part in np.array_split(np.arange(N), 3):
+            own.update(torch.as_tensor(outputs[part]), truth[part])
+        told.append(float(own.compute()))
+    return told

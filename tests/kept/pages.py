@@ -23,7 +23,8 @@ import confide
 from confide import monitor, trust
 from confide.cli.monitor import watch_text
 from confide.predictions import Predictions
-from confide.report import render_report, verdict_sentence
+from confide.report import render_report, section_drawings, verdict_sentence
+from confide.report.sections import SECTIONS
 from confide.results import Curve, Measurement
 from tests.kept.entries import NAMES, N, _or_line, by_unit, features, labels, predictions, visible, weighted
 from tests.report.conftest import make_evaluation
@@ -38,6 +39,8 @@ def page_entries() -> Iterator[tuple[str, Callable[[], Any]]]:
         yield name, lambda make=make: _told_beside(_page_of(40), make)
     for k in range(ODD_PAGES):
         yield f"odd {k}", lambda k=k: _told_beside(_page_of(40), partial(_odd, k), whole=False)
+    for section in SECTIONS:
+        yield f"standing alone: {section.id}", partial(_standing, section.id)
     yield "captions", lambda: _captions(make_evaluation(400, pictures=False))
 
 
@@ -130,6 +133,25 @@ def _rough(page: str) -> list[Any]:
     ]
 
 
+def _sums_of_places(page: str) -> dict[str, int]:
+    """By class of marks one number that changes where marks of a drawing move or take another class."""
+    sums: Counter[str] = Counter()
+    for place, drawing in enumerate(_rough(page), 1):
+        for kind, numbers in drawing.items():
+            sums[kind] += place * sum(k * number for k, number in enumerate(numbers, 1))
+    return dict(sorted(sums.items()))
+
+
+def _standing(section: str) -> Any:
+    """The drawings of a section as files of their own: names, captions, and what their marks look like."""
+    told: list[Any] = []
+    for drawing in section_drawings(_small(), section):
+        looks = re.findall(r' ((?:fill|stroke|font|text|width|height|viewBox)[\w-]*)="([^"]*)"', drawing.svg)
+        counts = Counter(f"{name}={value}" for name, value in looks)
+        told.append([drawing.name, drawing.caption, dict(sorted(counts.items()))])
+    return dict(enumerate(told))
+
+
 def _told_beside(usual: str, make: Callable[[], Any], whole: bool = True) -> Any:
     """What a page says that the usual one does not, and which of its elements differ in number."""
     evaluation = _or_line(make)
@@ -145,6 +167,7 @@ def _told_beside(usual: str, make: Callable[[], Any], whole: bool = True) -> Any
         "names": "\n".join(dict.fromkeys(names)),
         "elements": differs,
         "outside": _outside(page)[:5],
+        "drawn": _sums_of_places(page),
         "digits": dict(sorted(Counter(c for c in "".join((*words, *own["values"])) if c.isdigit()).items())),
         "opened": "\n".join(sorted({v[3] for v in own["marks"] if v[3:]})[::9]),
     }
@@ -174,6 +197,12 @@ def _odd(k: int) -> Any:
     if k % 4 == 1:  # one model, in one or two stages
         measurements = [m for m in measurements if m.model == "adafocal" and (k % 8 == 1 or m.stage == "raw")]
         curves = [c for c in curves if c.model in ("adafocal", "model")]
+    if k % 3 == 0:  # by the predicted class, of which it is known how often it is right
+        measurements = [m for own in measurements for m in _by_prediction(own, draws)]
+    if k % 8 == 3:  # two models
+        measurements = [m for m in measurements if m.model != "adafocal"]
+    if k % 8 == 7:  # four
+        measurements += [replace(m, model="fourth") for m in measurements if m.model == "adafocal"]
     if k % 4 == 2:  # more models than are drawn
         more = [f"m{j}" for j in range(2 + k % 3)]
         measurements += [replace(m, model=name) for name in more for m in measurements if m.model == "adafocal"]
@@ -197,6 +226,14 @@ def _odd(k: int) -> Any:
         samples=usual.samples[:: draws.choice((1, 3, 90))],
         about=_odd_about(usual.about, draws),
     )
+
+
+def _by_prediction(m: Measurement, draws: random.Random) -> list[Measurement]:
+    if not (m.group or "").startswith("class="):
+        return [m]
+    own = replace(m, group=str(m.group).replace("class=", "predicted="), n=draws.choice((1, 3, 40, 400)))
+    rate = draws.choice((0.0, 0.5, 0.9, 1.0))
+    return [own, replace(own, metric="accuracy", value=rate, bounds=None)]
 
 
 def _odd_row(m: Measurement, draws: random.Random) -> Measurement:

@@ -10,7 +10,7 @@ import pytest
 from confide import Predictions, Scores, calibrators, pipeline
 from confide.pipeline import evaluation
 from confide.records import Dataset, Features, Split
-from confide.results import About
+from confide.results import About, Curve
 
 N = 120
 LABELS = np.arange(N) % 3
@@ -96,3 +96,36 @@ def test_one_stage_is_compared_with_nothing_and_the_first_is_shown(models: int) 
     assert found.about.stages == {}
     assert found.about.label_counts == dict.fromkeys(names, 40)
     assert not found.warnings
+
+
+def test_seeds_of_a_model_are_its_row_with_their_own_training_curves_and_tests_between_models() -> None:
+    stages, curves = [], []
+    for place, model in enumerate(("a", "b")):
+        for seed in range(2):
+            name = f"{model}-{seed}"
+            for scaled, word in ((1.0, "raw"), (0.5, "temperature")):
+                own = predictions(scale=(2.0 + place + 0.1 * seed) * scaled)
+                measured = pipeline.evaluate_model({"test": own}, model=name, stage=word, metrics=["accuracy", "nll"])
+                stages.append(pipeline.EvaluatedStage(name, word, own, measured, seed_of=model))
+            losses = {"epoch": (0.0, 1.0), "train_loss": (1.0 + place, 0.5 + place + 0.1 * seed)}
+            curves.append(Curve("training", losses, model=name, split="train"))
+    images = np.zeros((N, 1, 2, 2), np.uint8)
+    dataset = Dataset("made", "image", {"test": Split(images, LABELS, predictions().ids)}, ("x", "y", "z"))
+    scores = Scores(predictions().ids, np.arange(N, dtype=float), "rmd")
+    whole = pipeline.conclude(stages, dataset, scores, curves=curves, gallery=1)
+    nll = {(m.model, m.stage): m for m in whole.measurements if m.metric == "nll" and m.group is None}
+    assert sorted(nll) == [(m, s) for m in ("a", "b") for s in ("raw", "temperature")]
+    own = [s.evaluation.value("nll") for s in stages if (s.seed_of, s.stage) == ("b", "raw")]
+    assert nll["b", "raw"].value == pytest.approx(np.mean(own))
+    assert nll["b", "raw"].sd == pytest.approx(np.std(own, ddof=1))
+    trained = {c.model: c.columns["train_loss"] for c in whole.curves if c.kind == "training"}
+    assert trained["a"] == pytest.approx((1.0, 0.55))
+    assert trained["b"] == pytest.approx((2.0, 1.55))
+    assert {(c.a.model, c.a.stage, c.b.model, c.b.stage) for c in whole.comparisons} == {
+        ("a", "raw", "a", "temperature"),
+        ("a", "raw", "b", "raw"),
+        ("a", "temperature", "b", "temperature"),
+        ("b", "raw", "b", "temperature"),
+    }
+    assert whole.about.seeds == {"a": 2, "b": 2}
+    assert "means over 2 seeds" in str(whole.about.interval_note)

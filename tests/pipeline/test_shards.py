@@ -144,6 +144,23 @@ def test_ids_that_name_samples_are_kept_and_numbers_of_shards_are_not(tmp_path: 
     assert pipeline.sample_folder(tmp_path / "counted")[0].ids.tolist() == list(range(20))
 
 
+def test_names_of_classes_beside_the_rows_of_a_shard_are_no_rows(tmp_path: Path) -> None:
+    record = predictions(30)
+    (tmp_path / "s").mkdir()
+    for k in range(2):
+        rows = slice(15 * k, 15 * k + 15)
+        own = {"logits": record.logits.numpy()[rows], "labels": record.labels.numpy()[rows], "id": np.arange(30)[rows]}
+        np.savez(tmp_path / "s" / f"{k}.npz", **own)
+    drawn, total = pipeline.sample_folder(tmp_path / "s", rows=1000)
+    assert (len(drawn), total) == (30, 30)
+    one = tmp_path / "one"
+    one.mkdir()
+    np.savez(one / "0.npz", **own, class_names=np.array(list("abc")))
+    drawn, total = pipeline.sample_folder(one, rows=1000)
+    assert (len(drawn), total) == (15, 15)
+    assert drawn.class_names == ("a", "b", "c")
+
+
 def test_a_temperature_of_all_rows_is_that_of_memory(tmp_path: Path) -> None:
     record = predictions(260)
     first, best = calibrators.fit("temperature", record.take(np.arange(60))), calibrators.fit("temperature", record)
@@ -153,6 +170,7 @@ def test_a_temperature_of_all_rows_is_that_of_memory(tmp_path: Path) -> None:
         found = pipeline.fit_temperature_on_folder(first, record.take(np.arange(60)), folder, work)
         assert found.temperature == pytest.approx(best.temperature, rel=1e-6)
         names = {path: path.stat().st_mtime_ns for path in work.parts.iterdir()}
+        assert len(names) % {2: 2, 66: 33}[parts] == 0  # at most 64 parts at each temperature that is tried
         again = pipeline.fit_temperature_on_folder(first, record.take(np.arange(60)), folder, work)
         assert again.temperature == found.temperature
         assert {path: path.stat().st_mtime_ns for path in work.parts.iterdir()} == names

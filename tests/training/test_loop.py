@@ -306,3 +306,10 @@ def test_passes_with_dropout_before_the_head_run_the_body_once(bars: Dataset, mo
 
 def _drop_unless_tiny(self: torch.nn.Dropout, inputs: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.dropout(inputs, self.p, self.training) if self.p > 1e-6 else inputs
+
+
+def test_outputs_that_overflow_on_val_are_called_diverged_and_no_sample_is_blamed(bars):
+    settings = Settings(model="mlp", epochs=2, batch_size=32, learning_rate=1e18, device="cpu")
+    few = replace(bars, splits={**bars.splits, "train": bars.split("train").take(np.arange(60))})
+    with pytest.raises(InputError, match=r"a validation output became NaN or infinite at epoch 1.*lower the learning"):
+        fit(few, settings)
