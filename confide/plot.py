@@ -265,8 +265,8 @@ def shift(evaluation: Evaluation, ax: Any = None, *, of: str = "gap") -> Any:
     cells = [m for m in evaluation.measurements if m.metric == of and m.plain and (m.group or "").startswith("shift=")]
     limits = [m.chance_high for m in cells if m.chance_high is not None]
     if limits:
-        style = {"color": PALETTE["ink3"], "linewidth": 1, "linestyle": "--"}
-        ax.axhline(max(limits), label=f"by chance up to {max(limits):.3f}", **style)
+        label = f"by chance up to {max(limits):.3f}"
+        ax.axhline(max(limits), label=label, color=PALETTE["ink3"], linewidth=1, linestyle="--")
     if len(curves) > 1 or limits:
         ax.legend(frameon=False)
     return _plain(ax)

@@ -16,7 +16,9 @@ EXAMPLE = (
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", metavar="RUN_OR_SCORES", help="a run folder, or a file of scores or predictions")
+    parser.add_argument(
+        "source", metavar="RUN_OR_SCORES", help="a run folder, a file of scores or predictions, or a folder of shards"
+    )
     parser.add_argument("--data", help="dataset to take pictures from (default: that of a run made here)")
     parser.add_argument("--features", help="features of a file alone, for neighbours and score parts")
     parser.add_argument("--columns", metavar="FILE", help="table with 'id' and columns to filter by")

@@ -53,7 +53,7 @@ def _severity_table(evaluation: Evaluation) -> list[str]:
             what = m.stage if m.plain else str(m.score)
             shown.setdefault((m.model, m.metric, "" if m.metric == "accuracy" else what), {})[str(m.group)] = _cell(m)
     rows = [
-        [model, f"{metric} {what}".strip(), *(values.get(g, "-") for g in groups)]
+        [model, f"{metric} {what}".strip(), *(values.get(str(g), "-") for g in groups)]
         for (model, metric, what), values in shown.items()
     ]
     names = [str(group).removeprefix(SEVERITY_GROUP) for group in groups]

@@ -291,8 +291,8 @@ def cell_rows(measured: GridValues, model: str) -> list[Measurement]:
     rows = []
     for group, cells in groups.items():
         for stage, score, metric in keys:
-            found = [measured.row(model, cell, stage, metric, score) for cell in cells]
-            values, levels = [row.value for row in found], [row.chance for row in found if row.chance is not None]
+            own = [measured.row(model, cell, stage, metric, score) for cell in cells]
+            values, levels = [row.value for row in own], [row.chance for row in own if row.chance is not None]
             finite = [v for v in values if np.isfinite(v)]
             mean = float(np.mean(finite)) if finite else float("nan")
             # In a cell of right (or of wrong) predictions alone an AUROC is not defined; the mean is over the others.
@@ -300,10 +300,9 @@ def cell_rows(measured: GridValues, model: str) -> list[Measurement]:
             note = f"{lacking} cells without a value" if finite and lacking else None
             chance = float(np.mean(levels)) if len(levels) == len(cells) else None
             # The limit of a mean over cells of the same images is not the mean of their limits: only a cell has one.
-            high = found[0].chance_high if len(cells) == 1 else None
-            where = {"stage": stage, "group": group, "model": model, "score": score}
+            high = own[0].chance_high if len(cells) == 1 else None
             rows.append(
-                Measurement(metric, mean, measured.n, "test", chance=chance, chance_high=high, note=note, **where)
+                Measurement(metric, mean, measured.n, "test", stage, group, model, score, chance, high, note=note)
             )
     return rows
 

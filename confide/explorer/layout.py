@@ -89,7 +89,8 @@ def open_layout(
     """The files to show of a run folder, or of a file of scores or predictions.
 
     Args:
-        path: a run folder, finished or not, or a file; a folder of parquet files is read as one file of scores.
+        path: a run folder, finished or not, or a file; a folder of parquet files is read as one file of scores, one
+            of predictions in shards has a split a shard.
         data: dataset word or path to take pictures and texts from. Default: the one the run names, where this user
             made the run; one that someone else's folder names is not opened.
         features: of a file alone, its features; of a run folder, those of the training split.
@@ -111,7 +112,8 @@ def open_layout(
     path = Path(path)
     if not path.exists():
         raise InputError(f"{path} must be a run folder or a file of scores or predictions, but it does not exist")
-    layout = _folder_layout(path) if path.is_dir() and not _is_scores_folder(path) else _file_layout(path)
+    layout = _shards_layout(path) if path.is_dir() and _is_alone(path) else None
+    layout = layout or (_folder_layout(path) if path.is_dir() and not _is_scores_folder(path) else _file_layout(path))
     if data is not None:
         run = layout.data if isinstance(layout.data, DataSource) else DataSource("")
         options = run.options if run.source == data else {}
@@ -125,8 +127,34 @@ def open_layout(
 # A file alone.
 
 
+def _is_alone(path: Path) -> bool:
+    """Whether a folder is no run's."""
+    return not (RunPaths(path).manifest.exists() or (path / "predictions").is_dir() or (path / "scores").is_dir())
+
+
 def _is_scores_folder(path: Path) -> bool:
     return not RunPaths(path).manifest.exists() and any(path.glob("*.parquet"))
+
+
+def _shards_layout(folder: Path) -> Layout | None:
+    """A folder of predictions in shards, each a split by the name of its file; None where the first holds none."""
+    from confide.evaluation.streaming import shard_paths  # brings torch, which names of files need not
+
+    try:
+        shards = shard_paths(folder)
+    except InputError:
+        return None  # told as a folder that is no run
+    first, beside = _file_layout(shards[0]), folder.with_name
+    if not first.predictions:
+        return None
+    return replace(
+        first,
+        path=folder,
+        title=folder.name,
+        tags=beside(folder.name + ".tags.sqlite"),
+        map=beside(folder.name + ".map.npz"),
+        predictions={folder.name: {path.stem: path for path in shards}},
+    )
 
 
 def _file_layout(path: Path) -> Layout:

@@ -219,4 +219,6 @@ def _models_question(view: EvaluationView) -> str:
     number = {1: "One model", 2: "Two models", 3: "Three models", 4: "Four models", 5: "Five models"}
     models = number.get(len(view.models), f"{len(view.models)} models")
     same = f"the same {view.unit}" if not view.about.runs else f"{len(view.about.runs)} runs"
+    if len(view.models) == 1 and not view.about.runs:
+        return "One model. Each row is a stage of it."
     return f"{models}, {same}. Each row is a model at one stage."

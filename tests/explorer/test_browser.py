@@ -178,6 +178,16 @@ def test_marks_of_the_charts_tell_their_values(look, client):
     assert page.locator("#drawer h2").inner_text() == sample
 
 
+@pytest.mark.parametrize("width", [880, 900, 1024])
+def test_beside_an_open_sample_no_control_is_covered(look, client, width):
+    page = look(client, "?split=test&sample=test%2Ftest-017", width=width)
+    page.wait_for_selector("#drawer .neigh li")
+    edge = page.locator("#drawer").bounding_box()["x"]
+    for control in page.locator(".tool > :visible").all():
+        box = control.bounding_box()
+        assert box["x"] + box["width"] <= edge, control.inner_text()
+
+
 def test_what_a_brush_takes_in_stays_as_clear_as_the_rest(look, client):
     page = look(client, "?split=test&view=compare")
     chart = page.locator("svg.brush2")

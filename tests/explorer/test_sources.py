@@ -145,6 +145,27 @@ def test_a_file_that_evaluates_can_be_explored(serve, tmp_path, name, ending):
         assert [c["before"] for c in top["classes"]] == pytest.approx(CAT_OR_DOG_PROBS[2], rel=1e-6)
 
 
+@pytest.mark.parametrize("ending", ["parquet", "npz", "csv"])
+def test_a_folder_of_shards_that_evaluates_can_be_explored(serve, tmp_path, ending):
+    logits, labels = torch.randn(60, 3, generator=torch.Generator().manual_seed(2)), torch.arange(60) % 3
+    for k in range(3):
+        rows = slice(20 * k, 20 * k + 20)
+        Predictions(logits[rows], labels[rows], split="test").save(tmp_path / "shards" / f"part-{k}.{ending}")
+    right = evaluate(tmp_path / "shards", metrics=["accuracy"], intervals=False).value("accuracy")
+    client = serve(tmp_path / "shards")
+    about = client.get("about")
+    assert (about["n"], about["models"], list(about["splits"])) == (
+        60,
+        {"shards": ["raw"]},
+        ["part-0", "part-1", "part-2"],
+    )
+    assert client.get("find", outcome="right")["count"] == round(60 * right)
+    cell = client.get("rows", split="part-2", **{"from": 0, "count": 1})["cells"][0]
+    client.put(f"tag?row={cell['row']}", {"action": "drop"})
+    assert (tmp_path / "shards.tags.sqlite").exists()
+    assert client.get("sample", row=cell["row"])["top"]["classes"]
+
+
 def test_class_names_beside_logits_are_shown(serve, tmp_path):
     names = np.array(["cat", "dog"])
     np.savez(tmp_path / "mine.npz", logits=CAT_OR_DOG, labels=names[[0, 1, 1, 1]], class_names=names)

@@ -6,8 +6,10 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
+from confide import Predictions, evaluate
 from confide.report import write_report
 from confide.report.sections import SECTIONS
 from tests.conftest import axe_violations
@@ -286,6 +288,23 @@ def test_the_contents_are_all_in_sight(opened, width):
     assert nav.locator("a").count() == page.locator("main section").count()
 
 
+def test_a_long_name_of_a_model_stays_beside_its_numbers(browser, tmp_path):
+    rng = np.random.default_rng(0)
+    predictions = Predictions(rng.normal(size=(300, 3)), rng.integers(0, 3, 300))
+    name = "a_model_with_a_very_long_name_that_does_not_end_soon"
+    address = write_report(evaluate(predictions, model=name), tmp_path / "long.html").as_uri()
+    for width in (1440, 1024, 375):
+        page = browser.new_page(viewport={"width": width, "height": 900})
+        page.goto(address)
+        row = page.locator(".metrics tbody tr", has=page.locator("code")).first
+        ends = row.evaluate("r => [r.querySelector('code'), r.querySelector('td')].map(e => e.getBoundingClientRect())")
+        assert ends[0]["right"] <= ends[1]["right"] - 20, width  # numbers stand at the right of their cell
+        over = "r => { const t = document.createRange(); t.selectNodeContents(r.querySelector('td'));"
+        over += " return t.getBoundingClientRect().left - r.querySelector('code').getBoundingClientRect().right; }"
+        assert row.evaluate(over) > 0, width
+        page.close()
+
+
 def test_on_paper_nothing_is_cut_and_heads_repeat(browser, address):
     """A4 with usual margins is 680 px wide."""
     context = browser.new_context(viewport={"width": 680, "height": 960})
@@ -299,6 +318,11 @@ def test_on_paper_nothing_is_cut_and_heads_repeat(browser, address):
     assert set(heads) == {"table-header-group"}
     titles = "[...document.querySelectorAll('.side, figcaption, h3, h4')].map(e => getComputedStyle(e).breakAfter)"
     assert set(page.evaluate(f"() => {titles}")) == {"avoid"}
+    # A grid is torn at the end of a page, and what follows is printed over its last row; a figure in a line is whole.
+    torn = "e => e.checkVisibility() && ['grid', 'flex'].includes(getComputedStyle(e).display)"
+    rows = "[...document.querySelectorAll('.row, .row > .fig, .tiles')]"
+    assert page.evaluate(f"() => {rows}.filter({torn}).map(e => e.className)") == []
+    assert page.get_by_role("heading", name="Take the numbers").count() == 0  # there is nothing to press on paper
     context.close()
 
 

@@ -298,3 +298,14 @@ def test_of_many_trust_scores_the_best_are_drawn_and_it_is_said():
     assert "s00" not in drawn
     assert "of 15 scores are drawn" in figure
     assert ">s00</th>" in figure  # in its table
+
+
+def test_a_group_has_one_row_whatever_scores_rank_its_samples():
+    rng = np.random.default_rng(0)
+    predictions = confide.Predictions(rng.normal(size=(200, 3)), rng.integers(0, 3, 200))
+    found = confide.evaluate(predictions, by="predicted", score=["msp", "entropy"])
+    page = render_report(found)
+    assert "By group (6)" in page  # three classes of the label, three predicted
+    assert "AUROC, by entropy" in page
+    assert page.count('<th scope="row">predicted=0</th>') == 1
+    assert "One model. Each row is a stage of it." in page

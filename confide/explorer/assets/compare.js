@@ -105,7 +105,7 @@ function scatter({ about, openRow, first, second, found, colours }) {
   const who = ["neither is right", `${first} is right`, `${second} is right`], mid = (k) => (k + 0.5) / CELLS;
   if (dense) tell(chart, found.density.map(([i, j, ...n]) => [x(mid(i)), y(mid(j)), `${first} about ${percent(mid(i))}, ${second} about ${percent(mid(j))}: ${n.map((m, k) => `${who[k]} ${whole(m)}`).join(", ")}`]));
   else tell(chart, found.dots.map((d) => [x(d[1]), y(d[2]), `${first} ${percent(d[1], 1)}, ${second} ${percent(d[2], 1)}: ${who[d[3]]}`, d[0]]), (value, e) => { if (e.type === "keydown") openRow(value[3]); }); // a press is part of the brush
-  const key = el("p", { class: "sub" }, sign(1, colours[0]), `${first} right `, sign(2, colours[1]), `${second} right `, sign(0), "neither");
+  const key = el("p", { class: "sub signs" }, el("span", {}, sign(1, colours[0]), `${first} right`), " ", el("span", {}, sign(2, colours[1]), `${second} right`), " ", el("span", {}, sign(0), "neither"));
   const how = dense ? "So many that their density is drawn, in the colour of who is right most often." : "Press a mark to open its sample.";
   const clear = area ? el("button", { type: "button", class: "lnk", onclick: () => { area = null; show(about, openRow); } }, "Clear the area") : null;
   const numbers = dense ? dataTable("Confidence where they disagree", [first, second, "Neither right", "First right", "Second right"], () => found.density.map((d) => [`${(100 * d[0]) / CELLS} to ${(100 * (d[0] + 1)) / CELLS}`, `${(100 * d[1]) / CELLS} to ${(100 * (d[1] + 1)) / CELLS}`, ...d.slice(2)]))

@@ -9,7 +9,18 @@ from markupsafe import Markup
 
 from confide.report.draw import PHONE, THIRD, Canvas, Figure, FigureTable, Scale, table, tick_text, ticks
 from confide.report.view import EvaluationView
-from confide.report.words import code, count, interval, p_value, shorten, shown, unit_word, value_texts, value_words
+from confide.report.words import (
+    code,
+    count,
+    interval,
+    p_value,
+    score_name,
+    shorten,
+    shown,
+    unit_word,
+    value_texts,
+    value_words,
+)
 from confide.results import ComparedRow, Comparison, Measurement, MetricInfo
 
 
@@ -139,22 +150,26 @@ def _measured(view: EvaluationView, rows: list[Measurement]) -> FigureTable:
 
 def _groups(view: EvaluationView) -> tuple[int, FigureTable]:
     """How many groups there are, and a row for each of a model at a stage, with every metric measured by group."""
-    by_group: dict[tuple[str, str, str, str | None], dict[str, Measurement]] = {}
+    by_group: dict[tuple[str, str, str], dict[tuple[str, str], Measurement]] = {}
     for m in view.measurements:
         if m.group is not None and not m.group.startswith("slice=") and math.isfinite(m.value):
-            by_group.setdefault((m.model, m.stage, m.group, m.score), {})[m.metric] = m
-    words = dict.fromkeys(word for measured in by_group.values() for word in measured)
-    infos = sorted(map(view.info, words), key=lambda info: info.tables.get("groups", 99))
-    order = sorted(by_group, key=lambda key: -abs(gap.value) if (gap := by_group[key].get("confidence_gap")) else 1)
+            ranked_by = "" if m.plain else score_name(str(m.score))
+            by_group.setdefault((m.model, m.stage, m.group), {})[m.metric, ranked_by] = m
+    # One row a group: what ranks by another score than confidence has columns of its own, after the others.
+    measured_words = dict.fromkeys(words for measured in by_group.values() for words in measured)
+    columns = sorted(measured_words, key=lambda words: (words[1], view.info(words[0]).tables.get("groups", 99)))
+    infos = {words: view.info(words[0]) for words in columns}
+    order = sorted(by_group, key=lambda key: -abs(m.value) if (m := by_group[key].get(("confidence_gap", ""))) else 1)
     rows = []
     for key in order:
-        model, stage, group, score = key
+        model, stage, group = key
         measured = by_group[key]
-        texts = [text for info in infos for text in _texts(info, measured.get(info.word))]
+        texts = [text for words, info in infos.items() for text in _texts(info, measured.get(words))]
         size = next(iter(measured.values())).n
-        rows.append((group, model, view.stage_phrase(stage), score or "", count(size), *texts))
-    header = ["Group", "Model", "Stage", "Score", "n"]
-    header += [text for info in infos for text in (info.title, "95\u202f% interval")]
+        rows.append((group, model, view.stage_phrase(stage), count(size), *texts))
+    header = ["Group", "Model", "Stage", "n"]
+    for (_, ranked_by), info in infos.items():
+        header += [f"{info.title}, by {ranked_by}" if ranked_by else info.title, "95\u202f% interval"]
     filled = [any(row[k] for row in rows) for k in range(len(header))]
     chosen = [[text for text, has in zip(row, filled, strict=True) if has] for row in (header, *rows)]
     return len(rows), replace(table(chosen[0], chosen[1:]), sortable=True)

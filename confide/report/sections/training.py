@@ -88,13 +88,12 @@ def _panel(view: EvaluationView, curves: list[Curve], name: str) -> Figure | Non
     near_zero = min(values) >= 0 and min(values) < 0.5 * max(values)
     marks = ticks(0 if near_zero else min(values), max(values), 4)
     digits, title, unit = info.digits, info.title, unit_word(info)
-    heads, rows = ["Model", "Epoch", title], []
+    heads, rows = ["Model", "Epoch", title], list[list[str]]()
     for line in lines:
         chance = dict(line.chance)
-        beside = [
-            [fixed(chance.get(e, math.nan), digits)] if info.kind == "calibration" else [] for e, _ in line.points
-        ]
-        rows += [(line.model, f"{e:g}", fixed(v, digits), *c) for (e, v), c in zip(line.points, beside, strict=True)]
+        for epoch, value in line.points:
+            level = [fixed(chance.get(epoch, math.nan), digits)] if info.kind == "calibration" else []
+            rows.append([line.model, f"{epoch:g}", fixed(value, digits), *level])
     first, last = (fixed(lines[0].points[k][1], digits) for k in (0, -1))
     alt = f"{title} by epoch: {lines[0].model} goes from {first} to {last}."
     start = "" if marks[0] == 0 else f"; axis starts at {marks[0]:g}"
@@ -213,7 +212,8 @@ def _gamma_canvas(curve: Curve, bins: list[str], named: set[str], width: int) ->
             canvas.value(left, top, f"{_bin_name(bins.index(name), len(bins))}, epoch {epoch:g}: γ = {fixed(value, 2)}")
     _name_bins(canvas, curve, bins, named, y, width)
     _epochs(canvas, x, 272)
-    inverse = "; grey: inverse focal, pushes confidence up" if marks[0] < 0 else ""
+    pushes = ", pushes confidence up" if width > PHONE else ""  # a phone has no room for it
+    inverse = f"; grey: inverse focal{pushes}" if marks[0] < 0 else ""
     canvas.text(30, 8, f"γ of each confidence bin{inverse}", "l")
     canvas.text(width - 74, 288, "Epoch", "l e")
     return canvas
