@@ -143,13 +143,13 @@ def num_groups(settings: Settings, train: Split, num_classes: int, scores: Score
     else:
         source = f"column '{settings.group_by}' has"
         number = len(_names_in_column(settings.group_by, train))
-    asked = int(settings.loss_options.get("num_groups", number))
-    if asked < number:
+    num_kept = int(settings.loss_options.get("num_groups", number))
+    if num_kept < number:
         raise InputError(
-            f"{source} {number} groups, but num_groups of loss '{settings.loss}' is {asked}; leave that option out, "
+            f"{source} {number} groups, but num_groups of loss '{settings.loss}' is {num_kept}; leave that option out, "
             "training counts the groups"
         )
-    return asked
+    return num_kept
 
 
 def _holds_groups(scores: Scores | None, settings: Settings) -> TypeGuard[Scores]:
