@@ -13,6 +13,7 @@ planted at random (0, 2, 5, 20 %) or are those of people.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import platform
 import subprocess
@@ -35,18 +36,24 @@ FILES = {
     "nette": "Imagenette, EfficientNet-Lite0",
 }
 HEAD = """A list keeps the upper 95 % limit of its rate within 20 %: the limit counts the chance of the draw and how
-unsure the fitted tails are. The floor of wrong labels is taken at its lower confidence limit, and half of it counts.
+unsure the fitted tails are. The rate of wrong labels is taken at its lower 95 % limit, and no label is listed that is
+as likely right as wrong.
 
 Published labels count as true here, and some are not: Banking77 says "contactless_not_working" of "How can i get new
 card?", and Ying and Thomas (2022) doubt 14 % of its labels. EfficientNet-Lite0 saw all images at 112 pixels, `pixels`
 are means of 4 x 4. "Cannot tell": no label is called wrong.
 
-How it was chosen: floor and tails on other draws of the Fashion-MNIST, CIFAR-10 and Banking77 rows; the number of
-suspects for three tails on other draws of Fashion-MNIST with 500 samples; one fit for all samples, not one for each
-half, with Fashion-MNIST and these very draws of Banking77 in sight. The limit has no constant that was tuned.
-CLINC150 was looked at once, after all of these. What no estimate from features can see: samples of one class that
-look wholly like another. In a simulation with heavy-tailed features, where 40 % of the labels are not the likeliest
-class, 27 to 48 % of the labels called wrong were right.
+How it was chosen. The tails' form (three groups of pairs, powers, one tail below 100 suspects) on other draws of the
+Fashion-MNIST, CIFAR-10 and Banking77 rows, when a fit of them could end far from its optimum. That fit called seven
+labels of CIFAR-10 without planted errors wrong (the majority of three people agrees with the published label in six,
+and with the suggested one in none), 37 % falsely on a draw of Imagenette, and with three tails 3 of 30 other draws of
+Fashion-MNIST pixels held more than 20 % right labels. With the fit mended, a confidence of 99.8 % and a factor of one
+half, both chosen on those draws, gave way to the usual 95 %: decided on draws 200 to 211 of Fashion-MNIST, draw 200 of
+CIFAR-10 and Imagenette and other simulations. Of the rows below only CIFAR-10 without errors had been looked at then,
+to find the fault.
+
+What no rule on features can see: samples of one class that look wholly like another. Where every coordinate has heavy
+tails and classes lie close, this is common, and the lists are not to be trusted (the rows "Simulated, t").
 
 | data and features | errors | samples | wrong | not the likeliest class | called wrong | false | estimated | found |
 |---|---|---|---|---|---|---|---|---|"""
@@ -116,6 +123,20 @@ def cells(folder: Path, seeds: range) -> Iterator[Cell]:
                 yield Cell(data, f"of people, {name}", rows, labels, labels != true)
 
 
+def simulated(seeds: range) -> Iterator[Cell]:
+    """Ten classes in 16 dimensions at three distances, with noise that is normal or has heavy tails."""
+    for name, freedom in (("normal", None), ("t, 6 degrees", 6), ("t, 3 degrees", 3)):
+        for share in (0.0, 0.02, 0.1):
+            for seed, distance in itertools.product(seeds, (2.4, 3.4, 5.0)):
+                draw = np.random.default_rng([seed, int(10 * distance)])
+                true = draw.integers(0, 10, 2000)
+                noise = draw.normal(size=(2000, 16)) if freedom is None else draw.standard_t(freedom, size=(2000, 16))
+                rows = (distance * np.eye(10, 16)[true] + noise).astype(np.float32)
+                labels = planted(true, share, seed)
+                errors = f"planted, {100 * share:g} %" if share else "none"
+                yield Cell(f"Simulated, {name}, 2,000", errors, rows, labels, labels != true)
+
+
 def counted(cell: Cell, verdicts: difficulty.Verdicts, data: str) -> Outcome:
     """The list against the truth."""
     rows, evidence = verdicts.suspects(), verdicts.evidence
@@ -138,7 +159,7 @@ def out_of_fold(rows: np.ndarray, labels: np.ndarray) -> Predictions:
 def measured(folder: Path, seeds: range, only: str) -> list[Outcome]:
     """One outcome for each data set and kind of errors, all draws together."""
     totals: dict[tuple[str, str], Outcome] = {}
-    for cell in cells(folder, seeds):
+    for cell in itertools.chain(cells(folder, seeds), simulated(seeds)):
         if not f"{cell.data}, {cell.errors}".startswith(only):
             continue
         began = time.perf_counter()
@@ -156,20 +177,21 @@ def measured(folder: Path, seeds: range, only: str) -> list[Outcome]:
 def page(outcomes: list[Outcome], seeds: range, command: str) -> str:
     """The results as a page."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-    over = [f"{o.data}, {o.errors}" for o in outcomes if o.false > 0.2 * o.listed and o.wrong]
-    listed, false = sum(o.listed for o in outcomes), sum(o.false for o in outcomes)
-    clean = [o for o in outcomes if not o.wrong]
+    real = [o for o in outcomes if not o.data.startswith("Simulated")]
+    over = [f"{o.data}, {o.errors} ({100 * o.false / o.listed:.0f} %)" for o in outcomes if o.false > 0.2 * o.listed]
+    listed, false = sum(o.listed for o in real), sum(o.false for o in real)
+    clean = [o for o in real if not o.wrong]
     lines = [
         "# Labels called wrong: how many are right after all",
         "",
         f"`difficulty.verdicts` as it comes (`max_fdr=0.2`); {platform.machine()} CPU, commit {commit}; planted errors",
-        f"with seeds {seeds[0]} to {seeds[-1]}, all draws of a row together.",
+        f"with seeds {seeds[0]} to {seeds[-1]}, all draws of a row together; simulations at three distances.",
         "",
         f"    {command}",
         "",
-        f"In all {listed:,} labels were called wrong and {100 * false / max(listed, 1):.1f} % of these were right.",
+        f"On real data {listed:,} labels were called wrong; {100 * false / max(listed, 1):.1f} % of them were right.",
         f"Without errors {sum(o.listed for o in clean):,} of {sum(o.n for o in clean):,} labels were called wrong.",
-        f"Rows with errors where over 20 % of the labels called wrong are right: {'; '.join(over) or 'none'}.",
+        f"Rows where over 20 % of the labels called wrong are right: {'; '.join(over) or 'none'}.",
         HEAD,
     ]
     for o in outcomes:
