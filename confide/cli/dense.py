@@ -6,7 +6,6 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from confide.checks import InputError
 from confide.cli.shared import print_json, refuse_flags, warnings_on_stderr
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from confide import dense
+    from confide import InputError, dense
 
     with warnings_on_stderr():
         if args.truth:

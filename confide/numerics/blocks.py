@@ -146,7 +146,7 @@ def places_of(flags: NDArray[np.bool_]) -> NDArray[np.int64]:
 def row_counts(flags: NDArray[np.bool_]) -> NDArray[np.int64]:
     """How many flags each row has; np.count_nonzero adds in 64 bits, which takes four times as long."""
     narrow = np.uint16 if flags.shape[1] < 1 << 16 else np.int64
-    return flags.view(np.uint8).sum(axis=1, dtype=narrow).astype(np.int64, copy=False)
+    return np.asarray(flags.view(np.uint8).sum(axis=1, dtype=narrow), dtype=np.int64)
 
 
 # Small blocks in one thread: handing 64k elements out costs more than computing them, on a busy machine far more.
