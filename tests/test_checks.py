@@ -31,9 +31,15 @@ class Column:
     def to_numpy(self) -> Any:
         return np.array(self.values)
 
+    def __repr__(self) -> str:  # tests are named after their values
+        return f"Column({self.values})"
+
 
 class NAType:
     """What a data frame has where a value is missing."""
+
+    def __repr__(self) -> str:
+        return "NA"
 
 
 ROWS = np.empty(2, dtype=object)

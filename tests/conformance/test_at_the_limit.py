@@ -20,6 +20,7 @@ from confide.difficulty.training_logs import as_log
 from confide.evaluation.ood import _histogram
 from confide.evaluation.shift import Subject, shift_words
 from confide.metrics.calibration import LARGEST_GRID, POINTS_PER_WIDTH, SMALLEST_GRID, grid_for
+from confide.metrics.view import Design
 from confide.numerics import binomial
 from confide.numerics.minimise import lbfgs
 from confide.predictions import Predictions
@@ -185,7 +186,7 @@ def test_only_what_costs_something_has_a_threshold(costs, threshold):
 @pytest.mark.parametrize(("odd", "told"), [(9, True), (10, False)])
 def test_ten_samples_that_cost_other_than_the_usual_tell_what_decisions_cost(odd, told):
     real = np.where(np.arange(40) < odd, 1.0, 0.0)
-    doubts = _cost_doubts(np.full(40, real.mean()), real, None)
+    doubts = _cost_doubts(np.full(40, real.mean()), real, Design())
     assert any(f"only {odd} of 40 samples" in doubt for doubt in doubts) is told
 
 
