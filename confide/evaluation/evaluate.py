@@ -351,7 +351,7 @@ def group_measurements(
     how: str | None,
     design: Design,
 ) -> list[Measurement]:
-    """Every metric within every group; what the means already show is not repeated."""
+    """Every metric within every group."""
     rows = []
     for group, size in enumerate(grouping.sizes):
         if not size:
