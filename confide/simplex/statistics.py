@@ -143,11 +143,13 @@ def _brier(wide: Tensor, labels: Tensor, options: FormulaOptions) -> Scalar:
 def _entropy(wide: Tensor, labels: Tensor, options: FormulaOptions) -> Scalar:
     log_p = log_softmax(wide)
     products = log_p.exp() * log_p
-    if options.vector is not None:
-        # A product with a vector would be rounded to half precision under autocast.
-        products = products.sum(dim=1) * options.vector.to(products.dtype)
     own = functional.nll_loss(log_p, labels, ignore_index=NO_LABEL)
-    return torch.add(own, products.sum(), alpha=-options.b / len(labels))
+    if options.vector is None:
+        total = products.sum()
+    else:
+        # `dot` keeps float32 under autocast; a product with a vector by `@` would be rounded to half precision.
+        total = torch.dot(products.sum(dim=1), options.vector.to(products.dtype))
+    return torch.add(own, total, alpha=-options.b / len(labels))
 
 
 def _poly(wide: Tensor, labels: Tensor, options: FormulaOptions) -> Scalar:
@@ -195,7 +197,7 @@ def _small_values(logits: Logits, labels: Labels, name: str, options: FormulaOpt
 
 
 def small_cross_entropy(logits: Logits, labels: Labels) -> Scalar | None:
-    """The mean cross-entropy of a plain batch on a CPU if it is small, else None: it is over before `fused` were called.
+    """The mean cross-entropy of a small plain batch on a CPU, else None: it is over before `fused` were called.
 
     torch's own takes 50 us forward and backward at 64 x 10, so that every look on the way would be seen.
     """
