@@ -26,7 +26,7 @@ from benchmarks.speed.losses_gpu import precompile
 from confide.numerics.kernels import BANDWIDTHS
 
 SIZES = ((64, 10), (256, 10), (256, 100))
-WARM_UP = 3
+WARM_UP = 10
 """Rounds that are run and not counted."""
 
 Formula = Callable[[Tensor, Tensor, Tensor], Tensor]
