@@ -34,6 +34,7 @@ from confide.predictions import LABEL_NAME, Predictions, StreamedOutputs, row_wo
 from confide.records import Scores
 from confide.registry import Method
 from confide.results import About, Evaluation, Expectation, Measurement
+from confide.results.measurements import row_like
 from confide.types import AnyArray, Floats, Indices, Options
 
 # Groups of samples.
@@ -214,7 +215,6 @@ def group_rows(base: MetricSamples, grouping: SampleGroups, tag: ModelStage, how
             np.subtract(values, apart, out=apart)
             squares = np.bincount(index, apart**2 if not design.plain else np.square(apart, out=apart), len(sizes))
         like = row_of(request, math.nan, 0, tag)
-        metric, split, stage, model = like.metric, like.split, like.stage, like.model
         for group, size, label in present:
             value, bounds = plain_means[group], like.bounds
             if how is not None:
@@ -232,7 +232,7 @@ def group_rows(base: MetricSamples, grouping: SampleGroups, tag: ModelStage, how
                     freedom = max(min(spread.freedom, worth[group] - 1), 1.0)
                     spread = replace(spread, units=worth[group], freedom=freedom)
                 bounds = shaped_interval(request.method, value, spread, fewest=worth[group])
-            rows[group].append(Measurement(metric, value, size, split, stage, label, model, bounds=bounds))
+            rows[group].append(row_like(like, value=value, n=size, group=label, bounds=bounds))
     return [row for own in rows for row in own]
 
 
@@ -563,7 +563,8 @@ def evaluate(
             groups = [by_label, *groups]
     for grouping in groups:
         rows += group_measurements(predictions, grouping, requests, tag, seed, how, design)
-    curves = all_curves(view, ranking, difficulty, bool(intervals), seed)
+    whose = {"model": model, "stage": stage, "split": predictions.split}
+    curves = all_curves(view, ranking, difficulty, bool(intervals), seed, whose)
     called = unit if isinstance(unit, str) and unit != predictions.unit else None
     known = About(title=title, unit=called, class_names=tuple(class_names or ()), missing=missing)
     if view.weights is not None:
@@ -571,7 +572,7 @@ def evaluate(
         known = replace(known, weighted_by=weighted_by, effective_samples=view.base.effective_n)
     return Evaluation(
         measurements=tuple(rows),
-        curves=tuple(replace(curve, model=model, stage=stage, split=predictions.split) for curve in curves),
+        curves=tuple(curves),
         about=known.over(about or About()).over(about_predictions(predictions, scores, seed)),
         warnings=label_doubts(predictions),
         samples=map_gallery(predictions) if dense.are_pixels(predictions) else (),

@@ -42,6 +42,11 @@ class Sorted:
     def __len__(self) -> int:
         return len(self.wrong)
 
+    @cached_property
+    def has_ties(self) -> bool:
+        """Whether some samples have equal scores."""
+        return bool(self.tied.any())
+
 
 @dataclass(frozen=True, eq=False)
 class Ranks:
@@ -320,7 +325,7 @@ class MetricSamples:
     _of_class: dict[int, MetricSamples] = field(default_factory=dict)
     _scores: list[Any] = field(default_factory=list)  # given as values: a score's key is its place here
 
-    @property
+    @cached_property
     def n(self) -> int:
         return len(self.predictions)
 
@@ -423,7 +428,7 @@ class MetricSamples:
         That is the order of the sort that keeps the permutation; of the other, errors come last.
         """
         ordered = self.ordered("msp")
-        if ordered.order is not None or not ordered.tied.any():
+        if ordered.order is not None or not ordered.has_ties:
             return
         inside = at[(at > 0) & (at < self.n)]
         cut = inside[ordered.values[inside - 1] == ordered.values[inside]]
@@ -502,6 +507,9 @@ class View:
         check_choice(binning, ("width", "mass"), "binning")
         check_choice(closed, ("right", "left"), "closed")
         check_range(bins, "bins", 1)
+        return self.derived(("bins", binning, bins, closed), lambda: self._bins(binning, bins, closed))
+
+    def _bins(self, binning: str, bins: int, closed: str) -> BinSums:
         if binning == "mass" and self.weights is not None:
             return self._mass_of_resample(bins)
         at = self.base.positions(binning, bins, closed)
