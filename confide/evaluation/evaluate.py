@@ -573,7 +573,7 @@ def evaluate(
     return Evaluation(
         measurements=tuple(rows),
         curves=tuple(curves),
-        about=known.over(about or About()).over(about_predictions(predictions, scores, seed)),
+        about=(known if about is None else known.over(about)).over(about_predictions(predictions, scores, seed)),
         warnings=label_doubts(predictions),
         samples=map_gallery(predictions) if dense.are_pixels(predictions) else (),
     )
