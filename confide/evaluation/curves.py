@@ -94,8 +94,7 @@ def _bands(view: View, binning: str, bins: int, seed: int) -> tuple[Floats, Floa
         return low, high, binned_errors(gaps, count, 1)
     at = base.positions(binning, bins, "right")[::-1]  # positions from the most confident on
     starts = base.n - at
-    sums = (np.where(at > 0, v[at - 1], 0.0) for v in (base.running, base.running_variance))
-    sure, variance = (-np.diff(v) for v in sums)
+    sure, variance = (-np.diff(base.sums_of(name, at)) for name in ("confidence", "variance"))
     variance = np.maximum(variance, 0.0)
     count = np.diff(starts).astype(np.float64)
     full = np.maximum(count, 1)
@@ -158,7 +157,7 @@ def _grid_masses(view: View, bands: bool) -> tuple[Floats, float]:
     count, errors, confidence = view.sums_before(at)
     sums = [count, confidence - count + errors]
     if bands:
-        sums.append(np.where(at > 0, base.running_variance[at - 1], 0.0))
+        sums.append(base.sums_of("variance", at))
     return -np.diff(sums), float(base.n)
 
 
