@@ -115,6 +115,7 @@ def threshold_of(scores: Floats, coverage: float) -> float | None:
 
 # Scores of rows, in blocks.
 
+
 @dataclass(frozen=True, eq=False)
 class SetScore:
     """A method with its options: the scores of predictions."""
