@@ -155,8 +155,10 @@ def _silent_parts(node: ast.AST, path: str) -> list[ast.AST]:
         )
         kernel = any("triton" in ast.unparse(d) for d in own)
         return [node] if looks or kernel else [*defaults, *hints, *own]
-    if isinstance(node, ast.If) and "cuda" in ast.unparse(node.test):
+    if isinstance(node, ast.If) and any(words in ast.unparse(node.test) for words in ("cuda", "device.type != 'cpu'")):
         return [node.test, *node.body]
+    if isinstance(node, ast.Call) and _name(node.func) == "reshape":
+        return [part for part in node.args if isinstance(part, ast.UnaryOp)]  # any negative length is the one left over
     if isinstance(node, ast.IfExp) and "cuda" in ast.unparse(node.test):
         return [node]
     if isinstance(node, ast.Call) and _name(node.func) in SPOKEN | {"rows_in"}:
