@@ -653,7 +653,9 @@ def read_outcomes(files: Sequence[Path]) -> Iterator[Outcome]:
 def page(outcomes: list[Outcome]) -> str:
     """The results: killed by package, and every survivor."""
     of_gpu = sum(o.is_of_gpu for o in outcomes)
-    outcomes = [o for o in outcomes if not o.is_of_gpu]
+    # Also what was found to change nothing only after it was tried.
+    equivalent = {tuple(entry["mutant"]) for entry in equivalent_mutants()}
+    outcomes = [o for o in outcomes if not o.is_of_gpu and o.mutant.change not in equivalent]
     calls = list({json.dumps(asdict(o.asked)): o.asked for o in outcomes}.values())
     known = drawn(0, 0, [])[1]
     packages = sorted({o.mutant.package for o in outcomes})

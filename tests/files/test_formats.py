@@ -3,6 +3,7 @@ import os
 
 import numpy as np
 import pytest
+import torch
 
 from confide.checks import InputError
 from confide.files import formats
@@ -130,3 +131,13 @@ def test_the_columns_of_a_folder_are_those_of_its_first_file(tmp_path):
     for name, column in (("b", "later"), ("a", "first")):
         formats.write_table(tmp_path / f"{name}.parquet", {column: np.arange(2)})
     assert formats.column_names(tmp_path) == ["first"]
+
+
+def test_notes_of_a_checkpoint_are_in_order_whatever_their_letters(tmp_path):
+    """So that the same values are the same bytes."""
+    notes = {name: f'["{name}", "größe 量"]' for name in "hgfedcba"}
+    formats.write_checkpoint(tmp_path / "w.safetensors", {"w": torch.zeros(2)}, notes)
+    content = (tmp_path / "w.safetensors").read_bytes()
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
+    assert list(header) == sorted(header)
+    assert {name: header[name] for name in notes} == notes
