@@ -567,8 +567,8 @@ def evaluate(
     for grouping in groups:
         own = group_measurements(predictions, grouping, requests, tag, seed, how, design)
         rows += [row for row in own if (row.group, row.metric) not in means]
-    whose = {"model": model, "stage": stage, "split": predictions.split}
-    curves = all_curves(view, ranking, difficulty, bool(intervals), seed, whose)
+    origin = {"model": model, "stage": stage, "split": predictions.split}
+    curves = all_curves(view, ranking, difficulty, bool(intervals), seed, origin)
     called = unit if isinstance(unit, str) and unit != predictions.unit else None
     known = About(title=title, unit=called, class_names=tuple(class_names or ()), missing=missing)
     if view.weights is not None:
