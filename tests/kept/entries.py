@@ -528,19 +528,25 @@ def _schedule(word: str, own: dict[str, Any]) -> Any:
 
 def loss_entries() -> Iterator[tuple[str, Callable[[], Any]]]:
     """Values and gradients: of a batch, of one sample, of equal logits, of logits far apart, in both precisions."""
-    from tests.conformance.test_losses import CASES
+    from tests.conformance.test_losses import CASES, SOFT
 
     for word, options in CASES:
-        for n, scale in ((12, 2.0), (1, 2.0), (6, 0.0), (6, 40.0)):
+        # Which of samples that are all but sure comes first hangs on the rounding of a processor.
+        far = () if (word, options.get("form")) == ("aurc", "released") else ((6, 40.0),)
+        for n, scale in ((12, 2.0), (1, 2.0), (6, 0.0), *far):
             yield f"{word} {options} {n} {scale}", partial(_loss, word, options, n, scale)
+        if word in SOFT:
+            yield f"{word} {options} soft", partial(_loss, word, options, 12, 2.0, soft=True)
 
 
-def _loss(word: str, options: dict[str, Any], n: int, scale: float) -> Any:
+def _loss(word: str, options: dict[str, Any], n: int, scale: float, soft: bool = False) -> Any:
     from tests.conformance.test_losses import batch, needs_of
 
     results = []
     for kind in (torch.float64, torch.float32)[: 1 + (n == 12)]:
         logits, own = batch(n, 5, scale)
+        if soft:
+            own = logits.flip(0).softmax(dim=1).to(kind)
         logits = logits.to(kind).requires_grad_()
         module = losses.create(word, reduction="none", **options)
         values = module(logits, own, **needs_of(word, n))

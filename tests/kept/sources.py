@@ -19,6 +19,7 @@ import confide
 from confide.data.base import SplitPlan
 from confide.data.images import ImageOptions
 from confide.features.extraction import _is_array
+from confide.files.shards import SHARDS_MANIFEST
 from tests.kept.entries import _each, _or_line, _split
 
 
@@ -302,7 +303,8 @@ def _pictures() -> dict[str, Callable[[], Any]]:
     cases: tuple[Any, ...] = (
         colour, colour[0], colour[:1], colour.transpose(1, 2, 0), colour[:, :3, :3], colour[None], colour[:2], [1, 2],
         colour / 255, colour / 254, -colour / 255.0, colour.astype(int), np.zeros((3, 0, 0)), np.ones((3, 2, 2)),
-        np.full((3, 2, 2), 0.5), np.zeros((2, 2, 3)), np.zeros((3, 3, 1)), np.zeros((4, 4, 4)),
+        np.full((3, 2, 2), 0.5), np.zeros((2, 2, 3)), np.zeros((3, 3, 1)), np.zeros((4, 4, 4)), np.zeros((1, 4, 3)),
+        np.zeros((4, 5, 1)), np.zeros((3, 5, 3)),
     )  # fmt: skip
     grey = Image.fromarray(colour[0])
     modes = (grey, grey.convert("RGB"), grey.convert("RGBA"), grey.convert("1"), grey.convert("P"), coded(grey), b"x")
@@ -331,7 +333,7 @@ def _pictures() -> dict[str, Callable[[], Any]]:
             "weights": images._weights(5, 3, 2).tolist(),
             "linear": images._linear(np.array([-1.0, -0.5, 0, 1, 2])).tolist(),
             "cubic": images._cubic(np.array([-2.0, -1.5, -1, -0.5, 0, 1, 1.5, 2, 3])).tolist(),
-            "lanczos": images._lanczos(np.array([-3.0, -1.5, 0, 1, 2.5, 3])).tolist(),
+            "lanczos": images._lanczos(np.array([-3.0, -1.5, 0, 1, 2.5, 3, 3.5])).tolist(),
         },
         "whole arrays": lambda: _each(
             lambda inputs: _is_array(_split(inputs, len(inputs)), _preprocess(2)),
@@ -374,6 +376,7 @@ def _shards_again() -> Any:
     return [
         first,
         extract() == first,
+        damaged(lambda path: path.with_name(SHARDS_MANIFEST).unlink()) == first,
         damaged(Path.unlink) == first,
         damaged(lambda path: path.write_bytes(b"x")) == first,
         damaged(lambda path: np.save(path, np.zeros((1, 36)))) == first,
