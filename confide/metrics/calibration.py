@@ -702,11 +702,11 @@ class Smoother:
 
     def at(self, places: Indices, width: float) -> Floats:
         """The smoothed curve at a few grid points, from the frequencies that the width leaves above rounding."""
-        kept = min(self.cells - 1, math.ceil(FADED / width))
-        fading = 2 * np.exp(-self.frequencies[: kept + 1] * width**2)
+        highest = min(self.cells - 1, math.ceil(FADED / width))
+        fading = 2 * np.exp(-self.frequencies[: highest + 1] * width**2)
         fading[0] = 1
-        waves = cosines(1 << kept.bit_length(), self.cells, tuple(places.tolist()))
-        return np.asarray((self.spectrum[..., : kept + 1] * fading) @ waves[: kept + 1])
+        waves = cosines(1 << highest.bit_length(), self.cells, tuple(places.tolist()))
+        return np.asarray((self.spectrum[..., : highest + 1] * fading) @ waves[: highest + 1])
 
     def errors(self, width: float | Floats) -> Floats:
         """Integrals of the absolute curves."""
