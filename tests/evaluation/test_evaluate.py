@@ -73,6 +73,16 @@ def test_groups_by_class_difficulty_and_column(evaluation):
     assert site.value == pytest.approx(float(metrics.auroc(predictions.take(np.arange(0, 400, 2)))))
 
 
+@pytest.mark.parametrize("how", [True, False])
+def test_a_metric_of_a_group_stands_once_in_the_table(how):
+    evaluation = confide.evaluate(simulated(), by=["class", "predicted"], intervals=how)
+    rows = [(row.group, row.metric, row.score) for row in evaluation.measurements]
+    assert len(rows) == len(set(rows))
+    assert {"accuracy", "confidence_gap", "nll", "brier", "ece"} <= {
+        metric for group, metric, _ in rows if group == "class=1"
+    }
+
+
 def test_the_gap_of_a_predicted_class_is_that_of_its_predictions():
     """By predicted class a calibrated model has no gap; by the class of the label it has one."""
     rng = np.random.default_rng(0)
@@ -369,6 +379,11 @@ def test_labels_from_one_that_fit_the_classes_are_asked_about():
         "no label is 0, and the class before the label is predicted for 100%: do labels start at 1?",
     )
     assert not confide.evaluate(Predictions(logits, labels), ["accuracy"], intervals=False).warnings
+    val, (question,) = Predictions(logits, labels + 1, split="val"), shifted.warnings
+    assert question in confide.calibrators.fit("temperature", val).notes
+    assert question in confide.sets.fit("lac", val).notes
+    with pytest.warns(UserWarning, match="do labels start at 1"):
+        confide.operating_point(val, risk=0.2)
 
 
 @pytest.mark.parametrize(
