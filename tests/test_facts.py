@@ -227,6 +227,11 @@ def test_the_first_row_that_is_not_finite_is_named(value, word):
         facts_of(logits, torch.zeros(5, dtype=torch.int64))
 
 
+def test_finite_losses_whose_sum_is_not_are_facts_all_the_same():
+    logits = torch.tensor([[1e308, 0.0]] * 4, dtype=torch.float64)
+    assert facts_of(logits, torch.ones(4, dtype=torch.int64)).need("nll").tolist() == [1e308] * 4
+
+
 @pytest.mark.parametrize("rows", [1, 511, 512, 513, 1024, 1100])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_column_sums_of_any_number_of_rows(rows, dtype):
