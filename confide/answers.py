@@ -411,6 +411,7 @@ def from_lm_eval(
     path: str | Path,
     *,
     metric: str | None = None,
+    filter: str | None = None,
     topic: str | None = None,
     per_length: bool = False,
     unparsed: float | None = None,
@@ -425,6 +426,7 @@ def from_lm_eval(
         path: of the file, or of a folder: then every file is a topic, unless `topic` names one.
         metric: of generated answers, the field that says whether they were right, such as `exact_match`; by default the
             only one the file names.
+        filter: which of the task's ways to read an answer counts, such as `strict-match`, where the file holds several.
         topic: a field of the documents, such as `subject`; by default the task.
         per_length: divide log-probabilities by the characters of each choice, as the metric `acc_norm` does.
         unparsed: confidence of answers that state none; None leaves them out.
@@ -434,7 +436,8 @@ def from_lm_eval(
         The record, with ids `task/doc_id`.
 
     Raises:
-        InputError: a line lacks what such a file has, or multiple choice and generated answers are mixed.
+        InputError: a line lacks what such a file has, several filters are there and none is named, or multiple choice
+            and generated answers are mixed.
 
     Example:
         >>> from pathlib import Path
@@ -449,6 +452,20 @@ def from_lm_eval(
     if not paths:
         raise InputError(f"{path} must hold files samples_*.jsonl, got none; write them with --log_samples")
     records = [(task_of(p), record) for p in paths for record in _json_lines(p)]
+    filters: dict[str, set[str]] = {}
+    for task, record in records:
+        filters.setdefault(task, set()).add(str(record.get("filter")))
+    if filter is not None and filter not in (known := sorted(set().union(*filters.values()))):
+        raise InputError(f"{path} has no filter '{filter}'; {did_you_mean(filter, known)}")
+    for task, several in filters.items():
+        if len(several) > 1 and filter is None:
+            found = ", ".join(sorted(several))
+            raise InputError(
+                f"task '{task}' of {path} holds every answer under {len(several)} filters ({found}); name one"
+            )
+    records = [
+        (task, record) for task, record in records if len(filters[task]) == 1 or str(record.get("filter")) == filter
+    ]
     with formats.reading(path, "file of samples of lm-evaluation-harness"):
         return _lm_eval_predictions(records, str(path), metric, topic, per_length, unparsed, split)
 

@@ -154,6 +154,33 @@ def test_samples_of_lm_evaluation_harness_are_read(tmp_path):
         answers.from_lm_eval(tmp_path)
 
 
+def test_of_several_filters_of_lm_evaluation_harness_one_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    record = {
+        "target": "4",
+        "resps": [["It is 4. Confidence: 80%"]],
+        "filtered_resps": ["4"],
+        "metrics": ["exact_match"],
+    }
+    found = [
+        record | {"doc_id": k, "filter": name, "exact_match": float(name == "flexible-extract" or k == 0)}
+        for name in ("strict-match", "flexible-extract")
+        for k in range(2)
+    ]
+    lines(tmp_path / "samples_gsm8k.jsonl", *found)
+    with pytest.raises(InputError, match=r"2 filters \(flexible-extract, strict-match\); name one"):
+        answers.from_lm_eval("samples_gsm8k.jsonl")
+    with pytest.raises(InputError, match="no filter 'strict'; did you mean 'strict-match'"):
+        answers.from_lm_eval("samples_gsm8k.jsonl", filter="strict")
+    assert main(["answers", "samples_gsm8k.jsonl", "--filter", "strict-match", "--out", "p.parquet"]) == 0
+    p = confide.Predictions.load("p.parquet")
+    assert (p.ids.tolist(), p.facts.correct.tolist()) == (["gsm8k/0", "gsm8k/1"], [True, False])
+    assert p.facts.confidence.tolist() == pytest.approx([0.8, 0.8])
+    # A task of one filter keeps it, whatever the others are read by.
+    lines(tmp_path / "samples_sum.jsonl", record | {"doc_id": 0, "filter": "none", "exact_match": 1.0})
+    assert len(answers.from_lm_eval(".", filter="strict-match")) == 3
+
+
 class _Harm:
     def __reduce__(self):
         return print, ("this must never run",)

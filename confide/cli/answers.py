@@ -19,7 +19,7 @@ EXAMPLE = (
     "  confide answers run.man --from lm-polygraph --score MaximumSequenceProbability --metric EM --out val.parquet"
 )
 FLAGS = {
-    "lm-eval": ("metric", "topic", "per_length", "unparsed"),
+    "lm-eval": ("metric", "filter", "topic", "per_length", "unparsed"),
     "uqlm": ("score", "correct", "reference", "topic"),
     "lm-polygraph": ("score", "metric", "threshold"),
     "table": ("stated", "samples", "log_probs", "correct", "reference", "label", "question", "topic", "unparsed"),
@@ -51,6 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--topic", metavar="COLUMN", help="what a question is about: a group")
     add("--score", metavar="NAME", help="of uqlm a score, of lm-polygraph an estimator")
     add("--metric", metavar="NAME", help="what says whether an answer was right")
+    add("--filter", metavar="NAME", help="of lm-evaluation-harness, where a file holds several, such as strict-match")
     add("--threshold", type=float, help="from where the metric of lm-polygraph counts as right")
     add("--per-length", action="store_true", help="log-probabilities by the length of a choice, as acc_norm")
     add("--unparsed", type=float, metavar="P", help="confidence of answers that state none (default: left out)")
