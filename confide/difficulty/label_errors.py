@@ -327,18 +327,18 @@ class _PairCounts:
         if fitted is None:
             return chances, deviations, mirror_chances
         floor, power = fitted
-        for own in (suspects, mirrored):
-            for part, k in np.ndindex(pairs.shape[:2]) if own is not None else ():
+        for own in (suspects, *([mirrored] if mirrored is not None else [])):
+            for part, k in np.ndindex(pairs.shape[:2]):
                 chosen = (one_law | (own.typical == (part == 0))) & (one_tail | (own.group == k))
                 if not chosen.any():
                     continue
                 rows = own.rows[chosen]
                 right, log_sd = _TailFits(pairs[part, k], labelled[part, k]).at(floor, power, own.margin[chosen])
                 chance = right / (right + floor)
-                if own is mirrored:
-                    mirror_chances[rows] = chance
-                else:
+                if own is suspects:
                     chances[rows], deviations[rows] = chance, chance * (1 - chance) * log_sd
+                else:
+                    mirror_chances[rows] = chance
         return chances, deviations, mirror_chances
 
 
