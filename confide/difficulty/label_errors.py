@@ -168,8 +168,8 @@ def _judge(posteriors: _Posteriors, mirrored: _Posteriors | None = None, *, esti
         tops.append(top.squeeze(1).cpu().numpy())
         distances.append(distance.cpu().numpy())
     thresholds = sums / np.maximum(np.bincount(labels, minlength=classes), 1)
-    distance = np.concatenate(distances)
-    deviation = _deviation(distance, distance)
+    to_top = np.concatenate(distances)
+    deviation = _deviation(to_top, to_top)
     of_top = np.maximum(np.bincount(np.concatenate(tops), minlength=classes), 1)
     pairs = _PairCounts(margins.cpu().numpy() / of_top[:, None], deviation)
     parts = []
@@ -184,7 +184,7 @@ def _judge(posteriors: _Posteriors, mirrored: _Posteriors | None = None, *, esti
         if mirrored is not None:
             blocks = [(_columns(own, of, thresholds), far.cpu().numpy()) for of, own, far in mirrored]
             _, suspicion, suggested, *_ = (np.concatenate(c) for c in zip(*(block for block, _ in blocks), strict=True))
-            far_off = _deviation(np.concatenate([far for _, far in blocks]), distance)
+            far_off = _deviation(np.concatenate([far for _, far in blocks]), to_top)
             images = pairs.suspects(labels, suspicion, suggested, far_off)
         _, suspicion, suggested, *_ = columns
         chances = pairs.false_chances(labels, pairs.suspects(labels, suspicion, suggested, deviation), images)
