@@ -8,6 +8,7 @@ from PIL import Image, ImageFilter
 from confide import Predictions, difficulty
 from confide.checks import InputError
 from confide.difficulty.label_errors import (
+    AMBIGUOUS,
     BINS,
     FINENESS,
     OUTLIER,
@@ -54,6 +55,19 @@ def test_samples_between_two_classes_are_ambiguous(noisy):
     verdict = difficulty.verdicts(rows, labels).verdict
     assert (np.isin(verdict[40:50], ["ambiguous", "atypical"])).mean() > 0.7
     assert (verdict[60:] == "ambiguous").mean() < 0.05
+
+
+def test_a_sample_is_ambiguous_whichever_of_its_two_classes_it_is_called():
+    draw = np.random.default_rng(0)
+    truth = np.arange(900) % 3
+    rows = np.array([[-1.2, 0.0], [1.2, 0.0], [0.0, 9.0]])[truth] + draw.normal(size=(900, 2))
+    found = difficulty.verdicts(rows, truth)
+    two = found.verdict == "ambiguous"
+    assert two.sum() > 50
+    assert 0.3 < (found.fit.suggested == truth)[two].mean() < 0.95
+    assert ((found.fit.suggested == truth) | (found.fit.second == truth))[two].all()
+    assert (found.fit.runner_up[two] >= AMBIGUOUS).all()
+    assert not two[truth == 2].any()
 
 
 def test_samples_of_no_class_are_atypical(noisy):

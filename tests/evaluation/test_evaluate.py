@@ -11,6 +11,7 @@ import confide
 from confide import Evaluation, Predictions, Scores, metrics
 from confide.checks import InputError
 from confide.evaluation import join
+from confide.evaluation.evaluate import MOST_GROUPS, column_groups
 from confide.metrics import table_words
 from confide.results import About
 
@@ -418,3 +419,9 @@ def test_a_group_that_one_image_holds_has_no_interval_of_width_zero():
             assert m.low < m.value < m.high
     alone = confide.evaluate(pixels.take(np.flatnonzero(pixels.columns["image"] == 2)), ["accuracy", "ece"])
     assert all(not m.bounds or math.isnan(m.low) for m in alone.measurements)
+
+
+def test_a_column_is_grouped_by_up_to_a_hundred_values():
+    assert len(column_groups("site", np.arange(MOST_GROUPS)).names) == MOST_GROUPS == 100
+    with pytest.raises(InputError, match="at most 100 different values to group by, got 101"):
+        column_groups("site", np.arange(MOST_GROUPS + 1))
