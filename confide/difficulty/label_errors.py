@@ -168,8 +168,8 @@ def _judge(posteriors: _Posteriors, mirrored: _Posteriors | None = None, *, esti
         tops.append(top.squeeze(1).cpu().numpy())
         distances.append(distance.cpu().numpy())
     thresholds = sums / np.maximum(np.bincount(labels, minlength=classes), 1)
-    distance = np.concatenate(distances)
-    deviation = _deviation(distance, distance)
+    to_top = np.concatenate(distances)
+    deviation = _deviation(to_top, to_top)
     of_top = np.maximum(np.bincount(np.concatenate(tops), minlength=classes), 1)
     pairs = _PairCounts(margins.cpu().numpy() / of_top[:, None], deviation)
     parts = []
@@ -184,7 +184,7 @@ def _judge(posteriors: _Posteriors, mirrored: _Posteriors | None = None, *, esti
         if mirrored is not None:
             blocks = [(_columns(own, of, thresholds), far.cpu().numpy()) for of, own, far in mirrored]
             _, suspicion, suggested, *_ = (np.concatenate(c) for c in zip(*(block for block, _ in blocks), strict=True))
-            far_off = _deviation(np.concatenate([far for _, far in blocks]), distance)
+            far_off = _deviation(np.concatenate([far for _, far in blocks]), to_top)
             images = pairs.suspects(labels, suspicion, suggested, far_off)
         _, suspicion, suggested, *_ = columns
         chances = pairs.false_chances(labels, pairs.suspects(labels, suspicion, suggested, deviation), images)
@@ -327,18 +327,18 @@ class _PairCounts:
         if fitted is None:
             return chances, deviations, mirror_chances
         floor, power = fitted
-        for own in (suspects, mirrored):
-            for part, k in np.ndindex(pairs.shape[:2]) if own is not None else ():
+        for own in (suspects, *([mirrored] if mirrored is not None else [])):
+            for part, k in np.ndindex(pairs.shape[:2]):
                 chosen = (one_law | (own.typical == (part == 0))) & (one_tail | (own.group == k))
                 if not chosen.any():
                     continue
                 rows = own.rows[chosen]
                 right, log_sd = _TailFits(pairs[part, k], labelled[part, k]).at(floor, power, own.margin[chosen])
                 chance = right / (right + floor)
-                if own is mirrored:
-                    mirror_chances[rows] = chance
-                else:
+                if own is suspects:
                     chances[rows], deviations[rows] = chance, chance * (1 - chance) * log_sd
+                else:
+                    mirror_chances[rows] = chance
         return chances, deviations, mirror_chances
 
 
