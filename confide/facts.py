@@ -86,11 +86,11 @@ class Facts:
             f"'{name}' needs all probabilities, but these predictions hold only top-1 confidences, or facts without it"
         )
 
-    def sureness(self) -> NDArray[np.float64]:
+    def sureness(self, rows: slice = slice(None)) -> NDArray[np.float64]:
         """Confidence in float64, exact also where float32 would round it to 1; what rankings sort by."""
         if self.doubt is None or self.doubt.dtype == torch.float64:
-            return self.confidence.double().cpu().numpy()
-        return np.asarray(1.0 - self.doubt.double().cpu().numpy(), dtype=np.float64)
+            return self.confidence[rows].double().cpu().numpy()
+        return np.subtract(1.0, self.doubt[rows].cpu().numpy(), dtype=np.float64)
 
     def unsureness(self) -> NDArray[np.floating]:
         """1 - sureness in as few bits as hold it: sorting float32 takes half the time of float64.
@@ -207,8 +207,14 @@ class ClassCounter:
 
     def add_truth(self, p_true: Floating, labels: NDArray[np.int64], brier: Floating) -> None:
         """The probabilities of the labels, for how often each class came true in each of its bins; and Brier scores."""
+        for first in range(0, len(labels), CACHED):
+            part = slice(first, first + CACHED)
+            own = None if self.weights is None else self.weights[part]
+            self._add_truth(p_true[part], labels[part], brier[part], own)
+
+    def _add_truth(self, p_true: Floating, labels: NDArray[np.int64], brier: Floating, own: Floats | None) -> None:
         cell = labels * self.bins + width_bin_of(p_true, self.bins, self.closed)
-        size, own = len(self.hits), self.weights
+        size = len(self.hits)
         self.hits += np.bincount(cell, own, minlength=size)
         if own is None:
             self.hit_squares = self.hits

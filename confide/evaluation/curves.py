@@ -94,8 +94,7 @@ def _bands(view: View, binning: str, bins: int, seed: int) -> tuple[Floats, Floa
         return low, high, binned_errors(gaps, count, 1)
     at = base.positions(binning, bins, "right")[::-1]  # positions from the most confident on
     starts = base.n - at
-    sums = (np.where(at > 0, v[at - 1], 0.0) for v in (base.running, base.running_variance))
-    sure, variance = (-np.diff(v) for v in sums)
+    sure, variance = (-np.diff(base.sums_of(name, at)) for name in ("confidence", "variance"))
     variance = np.maximum(variance, 0.0)
     count = np.diff(starts).astype(np.float64)
     full = np.maximum(count, 1)
@@ -113,6 +112,7 @@ def _bands(view: View, binning: str, bins: int, seed: int) -> tuple[Floats, Floa
 SMOOTH_CELLS = 4000
 SMOOTH_AT = np.union1d(np.linspace(0, 1, 101), np.linspace(0.8, 1, 101).round(3))
 """Where the curve without bins is kept: every point of confidence, and every fifth of one from 80 % on."""
+SMOOTH_PLACES = np.rint(SMOOTH_AT * SMOOTH_CELLS).astype(np.intp)
 FEWEST_SMOOTHED = 15
 
 
@@ -125,8 +125,7 @@ def smooth_reliability(view: View, bands: bool, whose: Options = NOBODYS) -> Cur
     """
     masses, worth = _grid_masses(view, bands)
     width = max(0.5 * worth ** (-1 / 3), 0.005)
-    at = np.rint(SMOOTH_AT * SMOOTH_CELLS).astype(np.intp)
-    mass, pull = Smoother(masses[:2]).curve(width)[:, at]
+    mass, pull = Smoother(masses[:2]).at(SMOOTH_PLACES, width)
     # As many samples of equal weight would leave the same noise.
     count = 2 * math.sqrt(math.pi) * width * mass
     enough = count >= FEWEST_SMOOTHED
@@ -134,7 +133,7 @@ def smooth_reliability(view: View, bands: bool, whose: Options = NOBODYS) -> Cur
     columns = {"confidence": sure_at, "accuracy": np.clip(sure_at - pull[enough] / mass, 0, 1), "count": count[enough]}
     columns["width"] = np.full(len(sure_at), width)
     if bands:
-        noise = _squared_kernel(masses[2], width)[at][enough]
+        noise = _squared_kernel(masses[2], width)[SMOOTH_PLACES][enough]
         half = Z * np.sqrt(np.maximum(noise, 0)) / mass
         columns |= {"band_low": np.clip(sure_at - half, 0, 1), "band_high": np.clip(sure_at + half, 0, 1)}
     return Curve.of("reliability_smooth", columns, **whose)
@@ -153,14 +152,31 @@ def _grid_masses(view: View, bands: bool) -> tuple[Floats, float]:
         parts = (weights, weights * (sure - ~wrong), weights**2 * sure * (1 - sure))
         masses = np.array([np.bincount(place, part, minlength=SMOOTH_CELLS + 1) for part in parts])
         return masses, float(weights.sum()) ** 2 / float(weights @ weights)
-    rising = base.ordered("msp").values[::-1]
-    starts = np.searchsorted(rising, (np.arange(1, SMOOTH_CELLS + 1) - 0.5) / SMOOTH_CELLS)
+    starts = _cell_starts(base.ordered("msp").values[::-1])
     at = base.n - np.concatenate(([0], starts, [base.n]))  # positions from the most confident on
     count, errors, confidence = view.sums_before(at)
     sums = [count, confidence - count + errors]
     if bands:
-        sums.append(np.where(at > 0, base.running_variance[at - 1], 0.0))
+        sums.append(base.sums_of("variance", at))
     return -np.diff(sums), float(base.n)
+
+
+SMOOTH_EDGES = (np.arange(1, SMOOTH_CELLS + 1) - 0.5) / SMOOTH_CELLS
+MANY_IN_CELLS = 1 << 15
+"""Of more samples it takes longer to find the cell of each than where each cell begins."""
+
+
+def _cell_starts(rising: Floats) -> Indices:
+    """The first of the sorted values that lies above each edge between grid points, or on it."""
+    if len(rising) > MANY_IN_CELLS:
+        return np.searchsorted(rising, SMOOTH_EDGES)
+    place = rising * SMOOTH_CELLS
+    cell = np.rint(place)
+    place -= cell
+    cells = cell.astype(np.intp)
+    near = np.flatnonzero(np.abs(place, out=place) > 0.499999)  # rounding could put these beside an edge
+    cells[near] = np.searchsorted(SMOOTH_EDGES, rising[near], side="right")
+    return np.cumsum(np.bincount(cells, minlength=SMOOTH_CELLS + 1))[:-1]
 
 
 def _squared_kernel(masses: Floats, width: float) -> Floats:

@@ -28,7 +28,7 @@ from confide.metrics.intervals import (
     without_noise,
 )
 from confide.metrics.resampling import Null, null_from
-from confide.metrics.view import Design, MetricSamples, View, metric_samples
+from confide.metrics.view import MANY_SAMPLES, Design, MetricSamples, View, metric_samples
 from confide.numerics.blocks import in_threads
 from confide.predictions import LABEL_NAME, Predictions, StreamedOutputs, row_word
 from confide.records import Scores
@@ -188,11 +188,11 @@ def facts_for_means(predictions: Predictions) -> tuple[str, ...]:
     return MEAN_FACTS if predictions.facts.nll is not None else MEAN_FACTS[:2]
 
 
-def per_sample(base: MetricSamples, word: str) -> Floats:
+def per_sample(base: MetricSamples, word: str, rows: slice = slice(None)) -> Floats:
     """The values whose mean is that metric."""
     if word == "confidence_gap":
-        return np.asarray(base.vector("sureness") - base.vector("correct"))
-    return base.vector({"accuracy": "correct"}.get(word, word))
+        return np.asarray(base.sureness(rows) - base.vector("correct")[rows])
+    return base.vector({"accuracy": "correct"}.get(word, word))[rows]
 
 
 def group_rows(base: MetricSamples, grouping: SampleGroups, tag: ModelStage, how: str | None) -> list[Measurement]:
@@ -203,17 +203,21 @@ def group_rows(base: MetricSamples, grouping: SampleGroups, tag: ModelStage, how
     if design.weights is not None:
         squares_of_weights = np.bincount(index, design.weights**2, minlength=len(sizes))
         worth = total**2 / np.where(sizes > 0, squares_of_weights, 1.0)
+    slices = [slice(first, first + MANY_SAMPLES) for first in range(0, base.n, MANY_SAMPLES)]
     rows: list[list[Measurement]] = [[] for _ in sizes]
     present = [(group, int(sizes[group]), grouping.label(group)) for group in np.flatnonzero(sizes).tolist()]
     for word in facts_for_means(base.predictions):
-        request, values = MetricRequest(METRICS.get(word), {}), per_sample(base, word)
-        sums = np.bincount(index, values if design.weights is None else values * design.weights, minlength=len(sizes))
+        request = MetricRequest(METRICS.get(word), {})
+        sums, squares = np.zeros(len(sizes)), np.zeros(len(sizes))
+        for part in slices:
+            values = per_sample(base, word, part)
+            weighted = values if design.weights is None else values * design.weights[part]
+            sums += np.bincount(index[part], weighted, minlength=len(sizes))
         means = sums / np.where(total > 0, total, 1.0)
         plain_means = means.tolist()
-        if how is not None:
-            apart = means[index]
-            np.subtract(values, apart, out=apart)
-            squares = np.bincount(index, apart**2 if not design.plain else np.square(apart, out=apart), len(sizes))
+        for part in slices if how is not None else ():
+            squares += np.bincount(index[part], (per_sample(base, word, part) - means[index[part]]) ** 2, len(sizes))
+        apart = per_sample(base, word) - means[index] if how is not None and not design.plain else np.zeros(0)
         like = row_of(request, math.nan, 0, tag)
         for group, size, label in present:
             value, bounds = plain_means[group], like.bounds
@@ -239,8 +243,6 @@ def group_rows(base: MetricSamples, grouping: SampleGroups, tag: ModelStage, how
 # Measurements of one set of samples.
 
 MOST_FOR_SLOW = 5_000
-MANY = 1 << 18
-"""Samples from which on metrics are worth threads of their own."""
 
 
 @dataclass(frozen=True)
@@ -292,7 +294,7 @@ def measurements(
     groups: Sequence[SampleGroups] = (),
 ) -> list[Measurement]:
     """All measurements of one set of samples; `how` their intervals are made, None for the values alone."""
-    base, many = view.base, view.base.n >= MANY
+    base, many = view.base, view.base.n >= MANY_SAMPLES
 
     def measured(request: MetricRequest) -> Measurement:
         value, bounds, chance = request(view), None, None
@@ -573,7 +575,7 @@ def evaluate(
     return Evaluation(
         measurements=tuple(rows),
         curves=tuple(curves),
-        about=known.over(about or About()).over(about_predictions(predictions, scores, seed)),
+        about=(known if about is None else known.over(about)).over(about_predictions(predictions, scores, seed)),
         warnings=label_doubts(predictions),
         samples=map_gallery(predictions) if dense.are_pixels(predictions) else (),
     )
