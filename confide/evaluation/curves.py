@@ -26,31 +26,31 @@ RELIABILITY_BINS = (10, 15, 20)
 
 
 def all_curves(
-    view: View, scores: Mapping[str, AnyArray], difficulty: Floats | None, bands: bool, seed: int, whose: Options
+    view: View, scores: Mapping[str, AnyArray], difficulty: Floats | None, bands: bool, seed: int, origin: Options
 ) -> list[Curve]:
     """Every curve that these samples allow, for the plain confidence and the other scores.
 
-    `whose` are the fields of a curve that say what it belongs to, such as `model` and `split`.
+    `origin` are the fields of a curve that say what it belongs to, such as `model` and `split`.
     """
     curves = [
-        reliability(view, binning, bins, bands, seed, whose)
+        reliability(view, binning, bins, bands, seed, origin)
         for binning in ("width", "mass")
         for bins in RELIABILITY_BINS
     ]
-    curves.append(smooth_reliability(view, bands, whose))
-    curves += [risk_coverage(view, score, name, bands, whose) for name, score in scores.items()]
-    curves.append(histogram(view, "msp", None, whose))
+    curves.append(smooth_reliability(view, bands, origin))
+    curves += [risk_coverage(view, score, name, bands, origin) for name, score in scores.items()]
+    curves.append(histogram(view, "msp", None, origin))
     others = [(name, score) for name, score in scores.items() if name not in ("msp", "entropy")]
-    curves += [histogram(view, score, name, whose) for name, score in others]
+    curves += [histogram(view, score, name, origin) for name, score in others]
     if difficulty is not None:
-        curves += difficulty_curves(difficulty, view.base.wrong, view.weights, whose)
+        curves += difficulty_curves(difficulty, view.base.wrong, view.weights, origin)
     return curves
 
 
-NOBODYS: Options = MappingProxyType({})
+NO_ORIGIN: Options = MappingProxyType({})
 
 
-def reliability(view: View, binning: str, bins: int, bands: bool, seed: int, whose: Options = NOBODYS) -> Curve:
+def reliability(view: View, binning: str, bins: int, bands: bool, seed: int, origin: Options = NO_ORIGIN) -> Curve:
     """Mean confidence and accuracy per bin, with the 95 % band of a perfectly calibrated model, and what that model
     would show of the calibration error in these bins.
     """
@@ -64,12 +64,12 @@ def reliability(view: View, binning: str, bins: int, bands: bool, seed: int, who
     columns["count"] = sums.count
     if not bands:
         columns |= {"band_low": np.full(bins, np.nan), "band_high": np.full(bins, np.nan)}
-        return Curve.of(f"reliability_{binning}", columns, **whose)
+        return Curve.of(f"reliability_{binning}", columns, **origin)
     low, high, drawn = _bands(view, binning, bins, seed)
     null = null_from(binned_error(sums, 1), drawn)
     columns |= {"band_low": low, "band_high": high, "chance": np.full(bins, null.mean)}
     columns |= {"chance_high": np.full(bins, null.high), "p_value": np.full(bins, null.p_value)}
-    return Curve.of(f"reliability_{binning}", columns, **whose)
+    return Curve.of(f"reliability_{binning}", columns, **origin)
 
 
 def _mass_edges(base: MetricSamples, bins: int) -> Floats:
@@ -116,7 +116,7 @@ SMOOTH_PLACES = np.rint(SMOOTH_AT * SMOOTH_CELLS).astype(np.intp)
 FEWEST_SMOOTHED = 15
 
 
-def smooth_reliability(view: View, bands: bool, whose: Options = NOBODYS) -> Curve:
+def smooth_reliability(view: View, bands: bool, origin: Options = NO_ORIGIN) -> Curve:
     """Accuracy against confidence t without bins: t minus the mean of confidence minus correctness around t.
 
     The mean is weighted by a Gaussian kernel, reflected at 0 and 1, of width n^(-1/3) / 2, at least 0.005. Residuals
@@ -136,7 +136,7 @@ def smooth_reliability(view: View, bands: bool, whose: Options = NOBODYS) -> Cur
         noise = _squared_kernel(masses[2], width)[SMOOTH_PLACES][enough]
         half = Z * np.sqrt(np.maximum(noise, 0)) / mass
         columns |= {"band_low": np.clip(sure_at - half, 0, 1), "band_high": np.clip(sure_at + half, 0, 1)}
-    return Curve.of("reliability_smooth", columns, **whose)
+    return Curve.of("reliability_smooth", columns, **origin)
 
 
 def _grid_masses(view: View, bands: bool) -> tuple[Floats, float]:
@@ -197,7 +197,7 @@ def _spaced_ranks(n: int) -> Indices:
     return np.unique(np.linspace(1, n, MOST_POINTS).round().astype(np.intp)) - 1
 
 
-def risk_coverage(view: View, score: Any, name: str, bands: bool, whose: Options = NOBODYS) -> Curve:
+def risk_coverage(view: View, score: Any, name: str, bands: bool, origin: Options = NO_ORIGIN) -> Curve:
     """Error rate among accepted samples against their share, at no more than 300 thresholds, the last accepts all.
 
     Its band is Wilson's 95 % interval at each threshold alone.
@@ -218,7 +218,7 @@ def risk_coverage(view: View, score: Any, name: str, bands: bool, whose: Options
         draws = _draws_accepted(view, score, at, risk)
         ends = [wilson_interval(*pair, Z) for pair in zip(risk.tolist(), draws.tolist(), strict=True)]
         columns["risk_low"], columns["risk_high"] = np.array(ends).T.round(6)  # to draw: a report holds every digit
-    return Curve.of("risk_coverage", columns, score=name, **whose)
+    return Curve.of("risk_coverage", columns, score=name, **origin)
 
 
 def _draws_accepted(view: View, score: Any, at: Indices, risk: Floats) -> Floats:
@@ -260,7 +260,7 @@ def _sums_before(unit: Indices, values: Floats) -> Floats:
     return sums
 
 
-def histogram(view: View, score: Any, name: str | None, whose: Options = NOBODYS, bins: int = 20) -> Curve:
+def histogram(view: View, score: Any, name: str | None, origin: Options = NO_ORIGIN, bins: int = 20) -> Curve:
     """How many right and wrong samples have which confidence or score; bins are (low, high]."""
     ordered, ranks = view.base.ordered(score), view.ranks(score)
     values = ordered.values
@@ -276,14 +276,14 @@ def histogram(view: View, score: Any, name: str | None, whose: Options = NOBODYS
     wrong = -np.diff(errors)
     right = -np.diff(above) - wrong
     columns = {"low": edges[:-1], "high": edges[1:], "right": right, "wrong": wrong}
-    return Curve.of("confidence_histogram", columns, score=name, **whose)
+    return Curve.of("confidence_histogram", columns, score=name, **origin)
 
 
 def difficulty_curves(
     difficulty: Floats,
     wrong: NDArray[np.bool_],
     weights: Floats | None = None,
-    whose: Options = NOBODYS,
+    origin: Options = NO_ORIGIN,
     groups: int = 10,
 ) -> list[Curve]:
     """How difficulty is spread, and the error rate in each tenth of it with Wilson's interval."""
@@ -299,6 +299,6 @@ def difficulty_curves(
     names = ("low", "high", "error", "error_low", "error_high", "count")
     counts, edges = np.histogram(difficulty, bins=30, weights=weights)
     return [
-        Curve.of("error_by_difficulty", dict(zip(names, zip(*rows, strict=True), strict=True)), **whose),
-        Curve.of("difficulty_histogram", {"low": edges[:-1], "high": edges[1:], "count": counts}, **whose),
+        Curve.of("error_by_difficulty", dict(zip(names, zip(*rows, strict=True), strict=True)), **origin),
+        Curve.of("difficulty_histogram", {"low": edges[:-1], "high": edges[1:], "count": counts}, **origin),
     ]

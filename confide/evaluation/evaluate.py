@@ -30,7 +30,7 @@ from confide.metrics.intervals import (
 from confide.metrics.resampling import Null, null_from
 from confide.metrics.view import MANY_SAMPLES, Design, MetricSamples, View, metric_samples
 from confide.numerics.blocks import in_threads
-from confide.predictions import LABEL_NAME, Predictions, StreamedOutputs, row_word
+from confide.predictions import LABEL_NAME, Predictions, StreamedOutputs, label_doubt, row_word
 from confide.records import Scores
 from confide.registry import Method
 from confide.results import About, Evaluation, Expectation, Measurement
@@ -563,10 +563,12 @@ def evaluate(
         rows += macro_measurements(predictions, by_label, requests, tag, seed, how, design)
         if len(by_label.names) <= MOST_GROUPS and "label" not in [grouping.kind for grouping in groups]:
             groups = [by_label, *groups]
+    means = {(row.group, row.metric) for row in rows if row.group}  # of the groups that every evaluation shows
     for grouping in groups:
-        rows += group_measurements(predictions, grouping, requests, tag, seed, how, design)
-    whose = {"model": model, "stage": stage, "split": predictions.split}
-    curves = all_curves(view, ranking, difficulty, bool(intervals), seed, whose)
+        own = group_measurements(predictions, grouping, requests, tag, seed, how, design)
+        rows += [row for row in own if (row.group, row.metric) not in means]
+    origin = {"model": model, "stage": stage, "split": predictions.split}
+    curves = all_curves(view, ranking, difficulty, bool(intervals), seed, origin)
     called = unit if isinstance(unit, str) and unit != predictions.unit else None
     known = About(title=title, unit=called, class_names=tuple(class_names or ()), missing=missing)
     if view.weights is not None:
@@ -576,7 +578,7 @@ def evaluate(
         measurements=tuple(rows),
         curves=tuple(curves),
         about=(known if about is None else known.over(about)).over(about_predictions(predictions, scores, seed)),
-        warnings=label_doubts(predictions),
+        warnings=(doubt,) if (doubt := label_doubt(predictions)) else (),
         samples=map_gallery(predictions) if dense.are_pixels(predictions) else (),
     )
 
@@ -589,18 +591,6 @@ def values_of_rows(option: Any, rows: Indices, n: int) -> Any:
         return option
     values = option.detach().cpu().numpy() if hasattr(option, "detach") else np.asarray(option)
     return values[rows] if values.shape == (n,) else option
-
-
-def label_doubts(predictions: Predictions) -> tuple[str, ...]:
-    """A warning where no label is 0 and the class before each label is predicted more often than the label."""
-    predicted = predictions.facts.predicted
-    if not predictions.has_labels or predicted is None or int(predictions.labels.min()) != 1:
-        return ()
-    before = int((predicted == predictions.labels - 1).sum())
-    if before <= int(predictions.facts.correct.sum()):
-        return ()
-    share = before / len(predictions)
-    return (f"no label is 0, and the class before the label is predicted for {share:.0%}: do labels start at 1?",)
 
 
 def ranking_scores(predictions: Predictions, score: Any, trust: Mapping[str, AnyArray] | None) -> dict[str, AnyArray]:
