@@ -90,7 +90,7 @@ class Facts:
         """Confidence in float64, exact also where float32 would round it to 1; what rankings sort by."""
         if self.doubt is None or self.doubt.dtype == torch.float64:
             return self.confidence[rows].double().cpu().numpy()
-        return np.subtract(1.0, self.doubt[rows].cpu().numpy(), dtype=np.float64)
+        return np.asarray(np.subtract(1.0, self.doubt[rows].cpu().numpy(), dtype=np.float64), dtype=np.float64)
 
     def unsureness(self) -> NDArray[np.floating]:
         """1 - sureness in as few bits as hold it: sorting float32 takes half the time of float64.
@@ -525,14 +525,14 @@ def row_argmax(values: Floating) -> NDArray[np.int64]:
     """The first place of the largest of each row, as np.argmax has it; by columns where rows are short."""
     n, width = values.shape
     if width > SHORT_ROW or n < MANY_ROWS:
-        return values.argmax(axis=1)
+        return np.asarray(values.argmax(axis=1), dtype=np.int64)
     columns = np.ascontiguousarray(values.T)
     largest = (columns == columns.max(axis=0)).view(np.uint8)
     places = np.einsum("cn,c->n", largest, np.arange(width, dtype=np.uint8)).astype(np.int64)
     # Two that are equally large, or none because of NaN.
     unclear = np.flatnonzero(largest.sum(axis=0, dtype=np.uint8) != 1)
     places[unclear] = values[unclear].argmax(axis=1)
-    return places
+    return np.asarray(places, dtype=np.int64)
 
 
 def row_dot(left: Floating, right: Floating) -> Floating:
