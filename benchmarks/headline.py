@@ -16,10 +16,10 @@ import numpy as np
 from benchmarks import ROOT
 from benchmarks.findings.cells import markdown
 from benchmarks.lib import titles
-from benchmarks.resplits.judge import AGAIN, OPINION_PASSES, POST_HOC
+from benchmarks.resplits.judge import AGAIN, LENGTHS, OPINION_PASSES, POST_HOC
 from benchmarks.resplits.price import Passes, milliseconds_text
-from benchmarks.resplits.splits import RESPLITS
-from benchmarks.resplits.trainings import TUNED
+from benchmarks.resplits.splits import RESPLITS, SEEDS
+from benchmarks.resplits.trainings import METHODS, TUNED
 from confide import files
 
 PAGES = ("README.md", "docs/findings.md")
@@ -185,7 +185,30 @@ def people() -> str:
     return markdown(["difficulty", "Spearman"], lines[:MOST_ROWS])
 
 
-# You may train again: losses on the official split.
+# You may train again: losses on re-splits and on the official split.
+
+LENGTH_STAGES = ("temperature", "logistic")
+
+
+def lengths() -> str:
+    """NLL of every loss with one temperature and with an opinion, at both lengths; the best with an opinion first."""
+    known: dict[str, list[str]] = {}
+    order: dict[str, float] = {}
+    for loss in METHODS:
+        rows = {epochs: figures(epochs, loss) for epochs in LENGTHS}
+        if not rows[LENGTHS[-1]]:
+            continue
+        # An opinion that not every seed had would compare other test sets.
+        known[loss] = [
+            f"{np.mean(values):.4f} ± {np.std(values, ddof=1):.4f}" if len(values) == len(SEEDS) else "not measured"
+            for own in rows.values()
+            for stage in LENGTH_STAGES
+            for values in [[row["clean"][stage]["nll"] for row in own if stage in row["clean"]]]
+        ]
+        order[loss] = mean(rows[LENGTHS[-1]], "logistic", "nll")
+    heads = [f"{epochs} epochs, {stage}" for epochs in LENGTHS for stage in ("temperature", "with opinion")]
+    return markdown(["loss", *heads], [[f"`{loss}`", *known[loss]] for loss in sorted(known, key=order.__getitem__)])
+
 
 LOSS_COLUMNS = ("accuracy", "ece_mass", "nll, calibrated", "aurc, calibrated")
 
@@ -219,6 +242,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "corrupted": corrupted,
     "travelling": travelling,
     "people": people,
+    "lengths": lengths,
     "losses": losses,
 }
 

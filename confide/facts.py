@@ -86,11 +86,11 @@ class Facts:
             f"'{name}' needs all probabilities, but these predictions hold only top-1 confidences, or facts without it"
         )
 
-    def sureness(self) -> NDArray[np.float64]:
+    def sureness(self, rows: slice = slice(None)) -> NDArray[np.float64]:
         """Confidence in float64, exact also where float32 would round it to 1; what rankings sort by."""
         if self.doubt is None or self.doubt.dtype == torch.float64:
-            return self.confidence.double().cpu().numpy()
-        return np.asarray(1.0 - self.doubt.double().cpu().numpy(), dtype=np.float64)
+            return self.confidence[rows].double().cpu().numpy()
+        return np.subtract(1.0, self.doubt[rows].cpu().numpy(), dtype=np.float64)
 
     def unsureness(self) -> NDArray[np.floating]:
         """1 - sureness in as few bits as hold it: sorting float32 takes half the time of float64.
@@ -207,8 +207,14 @@ class ClassCounter:
 
     def add_truth(self, p_true: Floating, labels: NDArray[np.int64], brier: Floating) -> None:
         """The probabilities of the labels, for how often each class came true in each of its bins; and Brier scores."""
+        for first in range(0, len(labels), CACHED):
+            part = slice(first, first + CACHED)
+            own = None if self.weights is None else self.weights[part]
+            self._add_truth(p_true[part], labels[part], brier[part], own)
+
+    def _add_truth(self, p_true: Floating, labels: NDArray[np.int64], brier: Floating, own: Floats | None) -> None:
         cell = labels * self.bins + width_bin_of(p_true, self.bins, self.closed)
-        size, own = len(self.hits), self.weights
+        size = len(self.hits)
         self.hits += np.bincount(cell, own, minlength=size)
         if own is None:
             self.hit_squares = self.hits
@@ -279,7 +285,7 @@ def facts_of(
             for start in range(part.start, part.stop, rows):
                 block = slice(start, min(start + rows, part.stop))
                 size = block.stop - start
-                prediction[block] = values[block].argmax(axis=1)
+                prediction[block] = row_argmax(values[block])
                 view = {name: vector[block] for name, vector in out.items()}
                 ready, block_labels = weights[:size], None if truth is None else truth[block]
                 scale = fill(values[block], block_labels, prediction[block], view, shifted[:size], ready)
@@ -509,6 +515,24 @@ def column_sums(values: Floating, weights: Floating) -> Floats:
 def row_max(values: Floating) -> Floating:
     """Largest of each row; numpy is slow at it for short rows."""
     return np.asarray(torch.from_numpy(values).amax(dim=1).numpy())
+
+
+MANY_ROWS = 2048
+"""Rows from which on turning a block of short ones costs less than numpy's walk along each."""
+
+
+def row_argmax(values: Floating) -> NDArray[np.int64]:
+    """The first place of the largest of each row, as np.argmax has it; by columns where rows are short."""
+    n, width = values.shape
+    if width > SHORT_ROW or n < MANY_ROWS:
+        return values.argmax(axis=1)
+    columns = np.ascontiguousarray(values.T)
+    largest = (columns == columns.max(axis=0)).view(np.uint8)
+    places = np.einsum("cn,c->n", largest, np.arange(width, dtype=np.uint8)).astype(np.int64)
+    # Two that are equally large, or none because of NaN.
+    unclear = np.flatnonzero(largest.sum(axis=0, dtype=np.uint8) != 1)
+    places[unclear] = values[unclear].argmax(axis=1)
+    return places
 
 
 def row_dot(left: Floating, right: Floating) -> Floating:

@@ -11,7 +11,7 @@ import pytest
 from confide import calibrators, difficulty, features, losses, pipeline, trust
 from confide.checks import InputError, OptionError
 from confide.cli.main import main
-from confide.config import MOST_SHOWN, load_config
+from confide.config import MOST_SHOWN, change_fields, load_config
 
 LEVELS = "[" * 80 + "]" * 80
 BOMB = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]" + "".join(
@@ -156,3 +156,12 @@ def test_limits_of_a_config_belong_to_it() -> None:
         load_config({"losses": []})
     with pytest.raises(InputError, match="must hold 'key: value' pairs"):
         load_config({"data_options": 5})
+
+
+def test_a_field_that_is_set_leaves_those_beside_it():
+    before = {"loss": "focal", "loss_options": {"gamma": 3, "form": "a"}}
+    changed = change_fields(before, {"loss_options.gamma": 2, "new.inner": 1, "loss": "mmce"})
+    assert changed == {"loss": "mmce", "loss_options": {"gamma": 2, "form": "a"}, "new": {"inner": 1}}
+    assert before["loss_options"] == {"gamma": 3, "form": "a"}
+    with pytest.raises(InputError, match="'loss' has no inner fields"):
+        change_fields(before, {"loss.gamma": 2})

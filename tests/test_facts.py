@@ -9,7 +9,16 @@ import torch
 import confide.facts
 from confide import Predictions
 from confide.checks import InputError
-from confide.facts import ClassCounter, _facts_on_device, column_sums, facts_of, join_facts
+from confide.facts import (
+    MANY_ROWS,
+    SHORT_ROW,
+    ClassCounter,
+    _facts_on_device,
+    column_sums,
+    facts_of,
+    join_facts,
+    row_argmax,
+)
 from confide.metrics.view import sorted_on
 from confide.numerics.binning import bin_of, width_edges
 
@@ -233,3 +242,23 @@ def test_growing_vectors_keep_every_part():
     for name in ("confidence", "nll", "brier", "margin"):
         assert whole.need(name).tolist() == [v for part in parts for v in part.need(name).tolist()]
     assert len(whole.correct) == 18
+
+
+@pytest.mark.parametrize("width", [2, 3, 10, SHORT_ROW, SHORT_ROW + 1])
+def test_the_largest_of_each_row_is_numpys_also_where_values_tie_or_are_nan(width: int) -> None:
+    values = np.random.default_rng(0).integers(0, 4, (MANY_ROWS + 5, width)).astype(np.float32)
+    values[7, -1] = np.nan
+    values[8] = -np.inf
+    assert (row_argmax(values) == values.argmax(axis=1)).all()
+
+
+def test_hits_are_counted_alike_in_one_part_and_in_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    logits, labels, weights = rng.normal(size=(500, 4)), rng.integers(0, 4, 500), rng.random(500)
+    for own in (None, weights):
+        whole = confide.Predictions(logits, labels, weights=own).class_table()
+        monkeypatch.setattr("confide.facts.CACHED", 64)
+        parted = confide.Predictions(logits, labels, weights=own).class_table()
+        monkeypatch.undo()
+        for name in ("hits", "truth", "hit_squares", "squares"):
+            assert np.allclose(getattr(parted, name), getattr(whole, name), rtol=1e-12, atol=1e-12), name

@@ -42,6 +42,8 @@ GROUPS = {
 }
 """Networks of one split and length that predict together."""
 COMMON = ("raw", "temperature", "temperature by difficulty", "gaussian", "logistic")
+PAIRED = ("temperature", "gaussian", "logistic")
+"""Stages in which losses are compared by seed."""
 ROWLESS = COMMON[:2]
 """Stages that look at logits alone."""
 SAW_VAL = ("adafocal", "adaptive_difficulty")
@@ -545,6 +547,26 @@ def losses_table(results: list[dict[str, Any]], epochs: int, plan: str = RESPLIT
     return markdown(["method (seeds)", *HEAD[:6]], table)
 
 
+def paired_table(results: list[dict[str, Any]], epochs: int) -> str:
+    """NLL of every loss less that of cross-entropy on the same seeds: mean, spread and p of a paired t-test."""
+    plain = {row["seed"]: row for row in cell_rows(results, epochs, PLAIN)}
+    table = []
+    for method in METHODS:
+        several = cell_rows(results, epochs, method)
+        gaps = {
+            stage: [r["clean"][stage]["nll"] - plain[r["seed"]]["clean"][stage]["nll"] for r in several]
+            for stage in PAIRED
+            if len(several) == len(SEEDS) and all(stage in r["clean"] for r in (*several, *plain.values()))
+        }
+        if gaps and method != PLAIN:
+            texts = {
+                stage: f"{np.mean(gap):+.4f} ± {np.std(gap, ddof=1):.4f}, p {stats.ttest_1samp(gap, 0).pvalue:.2g}"
+                for stage, gap in gaps.items()
+            }
+            table.append([f"`{method}`", *(texts.get(stage, "-") for stage in PAIRED)])
+    return markdown(["method", *(f"NLL nats, {stage}" for stage in PAIRED)], table)
+
+
 OTHER_PLANS = {
     "official": (
         "The published test images, three seeds that share them; val is 5,000 training images. Published test images",
@@ -603,6 +625,7 @@ def page(results: list[dict[str, Any]], losses: Mapping[str, np.ndarray]) -> str
             lines += ["", f"### Targets, {epochs} epochs, cross-entropy with `{opinion}`", ""]
             lines += [markdown(["asked", "found", ""], target_rows(results, epochs, opinion))]
         lines += ["", f"## Losses, {epochs} epochs", "", losses_table(results, epochs)]
+        lines += ["", "Less cross-entropy, paired by seed:", "", paired_table(results, epochs)]
     lines += ["", "## How rivals are fitted and tuned", "", *rivals_text()]
     for plan, about in OTHER_PLANS.items():
         for epochs in LENGTHS:
@@ -625,10 +648,21 @@ def page(results: list[dict[str, Any]], losses: Mapping[str, np.ndarray]) -> str
         "pixels, enlarging from 32 pixels included.",
     ]
     lines += ["", "## The rule", "", rule_text(losses)]
-    there = {(r["epochs"], r["method"], r["seed"]) for r in results if r["method"] in METHODS and r["plan"] == RESPLITS}
-    count = len(LENGTHS) * len(METHODS) * len(SEEDS)
-    lines += ["", f"{len(there)} of {count} trainings are there.", "", *LOST]
+    lines += ["", *missing_text(results), "", *LOST]
     return "\n".join(lines) + "\n"
+
+
+def missing_text(results: list[dict[str, Any]]) -> list[str]:
+    """How many trainings of the protocol are there, and which are not."""
+    missing = {
+        f"`{method}` of {epochs} epochs ({len(SEEDS) - count} of {len(SEEDS)})": len(SEEDS) - count
+        for epochs in LENGTHS
+        for method in METHODS
+        if (count := len(cell_rows(results, epochs, method))) < len(SEEDS)
+    }
+    whole = len(LENGTHS) * len(METHODS) * len(SEEDS)
+    lines = [f"{whole - sum(missing.values())} of {whole} trainings are there."]
+    return lines + ([f"Missing: {', '.join(missing)}."] if missing else [])
 
 
 def judged(folder: Path, plan: Plan) -> list[tuple[int, str, int]]:

@@ -4,10 +4,11 @@
     python -m benchmarks.speed.against COMMIT --only "1024x1000"    the cases whose name holds a pattern
     python -m benchmarks.speed.against COMMIT --bar 1.05            exit with an error where a ratio is above it
 
-Each tree has a process of its own, which makes a case once and runs it when asked. The two take turns, the first of a
-round by turns as well; a ratio is the median over rounds of CPU time here over CPU time there, on one thread; beside it
-stands the ratio of the least times, which other work on the machine moves less. Several pairs of processes, since one
-may lie better in memory than another for as long as it lives.
+Each tree has a process of its own, which makes a case once and runs it when asked. A round is here, there, there,
+here: who comes first finds the caches full of the other's work and takes up to a tenth longer. A ratio is the median
+over rounds of CPU time here over CPU time there, on one thread; beside it stands the ratio of the least times, which
+other work on the machine moves less. Several pairs of processes, since one may lie better in memory than another for
+as long as it lives.
 """
 
 from __future__ import annotations
@@ -155,12 +156,18 @@ def turns(folders: tuple[Path, Path], cases: dict[str, int], starts: int, rounds
     for _ in range(starts):
         trees = [Tree(folder) for folder in folders]
         for name, calls in cases.items():
-            for turn in range(max(2, rounds // 5) if name.startswith("epoch") else rounds):
-                order = trees if turn % 2 == 0 else trees[::-1]
-                times = {tree: tree.milliseconds(name, calls) for tree in order}
-                yield name, (times[trees[0]], times[trees[1]])
+            for _ in range(max(2, rounds // 5) if name.startswith("epoch") else rounds):
+                first, last = ([tree.milliseconds(name, calls) for tree in order] for order in (trees, trees[::-1]))
+                yield name, (mean_time(first[0], last[1]), mean_time(first[1], last[0]))
         for tree in trees:
             tree.process.communicate()
+
+
+def mean_time(first: float | str, second: float | str) -> float | str:
+    """Of both halves of a round, or what went wrong."""
+    if isinstance(first, str):
+        return first
+    return second if isinstance(second, str) else (first + second) / 2
 
 
 def row(name: str, rounds: list[Turn]) -> tuple[str, float]:

@@ -42,7 +42,7 @@ from confide.files.fitted import FittedState, load_fitted
 from confide.metrics.influence import Influence, spread_of
 from confide.metrics.view import Design
 from confide.numerics.blocks import one_thread
-from confide.predictions import Predictions, feature_rows
+from confide.predictions import Predictions, feature_rows, label_doubt
 from confide.progress import Progress
 from confide.records import FeatureSource
 from confide.registry import Method
@@ -323,6 +323,8 @@ def set_notes(method: Method[CalibratorSpec], predictions: Predictions) -> tuple
     if missing:
         shown = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
         notes.append(f"{len(missing)} of {num_classes} classes have no validation sample ({shown})")
+    if doubt := label_doubt(predictions):
+        notes.append(doubt)
     if n < num_classes:
         notes.append(f"{n} validation samples are fewer than the {num_classes} classes")
     parameters = number_of_parameters(method, num_classes)

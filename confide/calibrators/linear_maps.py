@@ -303,11 +303,31 @@ LOSS_RISE = 1e-4
 STRENGTH_FOLDS, FOLD_ROWS = 3, 1500
 ROUGH_PRECISION = Precision(2e-5, idle=1)
 """Held-out losses of neighbours on the path differ by more than the last digits of a fit."""
+LESS_LIKELY = 0.01
+"""Share of the NLL by which held-out samples tell a worse map: the temperature it is compared with has seen them."""
+
+
+@dataclass(frozen=True)
+class StrengthSearch:
+    """The best strength, and the mean NLL of held-out samples with it and with the temperature it starts from."""
+
+    strength: float
+    nll: float
+    nll_of_temperature: float
+
+    def notes(self) -> list[str]:
+        """What a person should know where no strength does well."""
+        if self.nll <= (1 + LESS_LIKELY) * self.nll_of_temperature:
+            return []
+        return [
+            f"held out, its samples have an NLL of {self.nll:.3g}, with one temperature {self.nll_of_temperature:.3g}: "
+            "they are too few for this map, use 'temperature' or more samples"
+        ]
 
 
 def best_strength(
     rows: SoftmaxRows, start: Tensor, penalty: Callable[[float], Penalty], turns: Callable[[Penalty], ChangesOfBasis]
-) -> float:
+) -> StrengthSearch:
     """The strength s with the smallest cross-validated NLL; the path ends at the first rise.
 
     Args:
@@ -338,7 +358,9 @@ def best_strength(
     held_out = losses(STRENGTHS, {})
     if min(held_out, key=held_out.__getitem__) == STRENGTHS[0]:
         held_out = losses(STRONGER_STRENGTHS, held_out)
-    return parabola_minimum(held_out)
+    total = max(1, sum(held.n for _, held in parts))
+    before = sum(held.n * held.loss(start) for _, held in parts)
+    return StrengthSearch(parabola_minimum(held_out), min(held_out.values()) / total, before / total)
 
 
 def parabola_minimum(losses: dict[float, float]) -> float:
@@ -656,13 +678,15 @@ def fitted_map(
         own = penalty(pull, scale)
         return own if own.reference is None else replace(own, reference=int(place[own.reference]))
 
-    turns, values, pull = preconditioner(rows, start), {}, 0.0
+    turns, values, pull, notes = preconditioner(rows, start), {}, 0.0, []
     if strength:
-        best = best_strength(rows, start, of_pull, turns)
-        values, pull = {"strength": torch.tensor(best, dtype=torch.float64)}, best / rows.n
+        search = best_strength(rows, start, of_pull, turns)
+        values, pull = {"strength": torch.tensor(search.strength, dtype=torch.float64)}, search.strength / rows.n
+        notes = search.notes()
     final = of_pull(pull)
     weights, steepest, converged = fit_map(rows, start, final, seen, turns(final), Precision.of(rows))
-    notes = [] if converged else [f"the fit stopped at its last iteration with a slope of {steepest:.1e}"]
+    if not converged:
+        notes.append(f"the fit stopped at its last iteration with a slope of {steepest:.1e}")
     if not seen.all():
         notes.append("classes without a validation sample keep their temperature-scaled logit")
     # Only a map with as many numbers as samples can fit them all.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from confide.cli.shared import NOT_KEPT, WEIGHTS, load_predictions, print_json, text_table
+from confide.cli.shared import NOT_KEPT, WEIGHTS, load_predictions, print_json, text_table, warnings_on_stderr
 
 if TYPE_CHECKING:
     from confide.predictions import Predictions
@@ -51,16 +51,17 @@ def run(args: argparse.Namespace) -> int:
     predictions = load_predictions(args.file, weights=args.weights)
     if args.apply:
         return apply(args, predictions)
-    point = operating_point(
-        predictions,
-        risks_of(args.risk),
-        args.confidence,
-        coverage=args.coverage,
-        score=args.score,
-        method=args.method,
-        per_class=args.per_class,
-        promise=args.promise,
-    )
+    with warnings_on_stderr():
+        point = operating_point(
+            predictions,
+            risks_of(args.risk),
+            args.confidence,
+            coverage=args.coverage,
+            score=args.score,
+            method=args.method,
+            per_class=args.per_class,
+            promise=args.promise,
+        )
     if args.out:
         point.save(args.out)
     if args.json:
@@ -90,6 +91,8 @@ def risks_of(texts: list[str] | None) -> float | dict[str, float] | None:
 
 def point_text(point: OperatingPoint) -> str:
     """The point in words: what to accept, what it covers, what it promises."""
+    # Of confidence and correctness there is no softmax whose largest probability it would be.
+    score = "confidence" if point.score == "msp" and not point.num_classes else point.score
     if point.classes:
         rows = [
             [
@@ -101,16 +104,14 @@ def point_text(point: OperatingPoint) -> str:
             ]
             for k, own in point.classes.items()
         ]
-        table = text_table(
-            ["predicted class", f"accept from {point.score}", "accepted", "errors", "risk at most"], rows
-        )
+        table = text_table(["predicted class", f"accept from {score}", "accepted", "errors", "risk at most"], rows)
         risks = f"\n\n{risk_table(point.risks)}\n{sureness(point)}" if point.risks else ""
         return table + risks + (f"\n{point.note}" if point.note else "") + like_these(point, "\nfor samples")
     if point.threshold is None:
         return point.note
     weighted = "" if point.largest_weight is None else " by weight"
     accept = (
-        f"accept a prediction if {point.score} >= {point.threshold:.6f}\n"
+        f"accept a prediction if {score} >= {point.threshold:.6f}\n"
         f"coverage {point.coverage:.1%}{weighted} ({point.accepted:,} of {point.n:,}), "
         f"{point.errors:,} errors among them\n"
     )

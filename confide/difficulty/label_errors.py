@@ -11,11 +11,13 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 from scipy.optimize import minimize_scalar
+from scipy.stats import chi2, poisson
 from torch import Tensor
 
 from confide.block_sizes import MEMORY, rows_in
 from confide.checks import InputError, check_range
 from confide.difficulty.base import check_features
+from confide.numerics.blocks import working_block
 from confide.numerics.gaussians import Gaussians, class_shares, distance_tables, fit_gaussians
 from confide.predictions import Predictions
 from confide.progress import Progress
@@ -43,6 +45,7 @@ class LabelFit:
     deviation: Floats  # distance to the suggested class's Gaussian, in robust deviations from its median
     false_chance: Floats  # estimated chance that the label is right although another class fits better; 1 where none
     false_chance_sd: Floats  # how unsure that estimate is
+    mirror_chance: Floats  # false_chance of the sample's mirror image, whose label is right; 1 where it is no suspect
     temperature: float
 
 
@@ -109,12 +112,16 @@ def label_fit(
         gaussians = fit_gaussians(rows, labels[clean], num_classes, shrinkage=shrinkage)
         temperature = _temperature(gaussians, values, labels, clean)
         posteriors = _Posteriors(labels, num_classes, temperature, gaussians, values, clean, member_log_probs)
-        judged = _judge(posteriors, estimate=each == rounds - 1)
+        if each == rounds - 1:
+            images = _MirroredRows(values, labels, gaussians.means)
+            mirrored = replace(posteriors, values=images) if member_log_probs is None else None
+            return _judge(posteriors, mirrored)
+        judged = _judge(posteriors, estimate=False)
         clean = ~judged.doubtful
         # A class must not lose all its samples: without a Gaussian nothing could fit it.
         bare = np.bincount(labels[clean], minlength=num_classes) < 2
         clean |= bare[labels]
-    return judged
+    raise AssertionError("rounds are checked to be 1 or more")
 
 
 class _MaskedRows:
@@ -129,8 +136,26 @@ class _MaskedRows:
         return self.values[torch.as_tensor(chosen) if isinstance(self.values, Tensor) else chosen]
 
 
-def _judge(posteriors: _Posteriors, *, estimate: bool = True) -> LabelFit:
-    """All columns; the chances of suspects to be right only where an `estimate` is wanted."""
+class _MirroredRows:
+    """Every row on the other side of its label's mean: noise is as likely there, and a wrong label draws it no nearer
+    to another class.
+    """
+
+    def __init__(self, values: Any, labels: ClassIndices, means: Floats) -> None:
+        self.values, self.labels, self.means = values, labels, means
+        self.shape, self.dtype = values.shape, values.dtype
+
+    def __getitem__(self, rows: Any) -> Tensor:
+        block = working_block(self.values[rows])
+        return 2 * torch.as_tensor(self.means[self.labels[rows]]).to(block) - block
+
+
+def _judge(posteriors: _Posteriors, mirrored: _Posteriors | None = None, *, estimate: bool = True) -> LabelFit:
+    """All columns; the chances of suspects to be right only where an `estimate` is wanted.
+
+    Args:
+        mirrored: the same of the samples' mirror images, on which the estimate is checked.
+    """
     labels, classes = posteriors.labels, posteriors.num_classes
     # Confident learning's threshold of a class: the mean posterior of it among its own samples.
     sums, margins = np.zeros(classes), torch.zeros((classes, classes), dtype=torch.float64)
@@ -143,25 +168,33 @@ def _judge(posteriors: _Posteriors, *, estimate: bool = True) -> LabelFit:
         tops.append(top.squeeze(1).cpu().numpy())
         distances.append(distance.cpu().numpy())
     thresholds = sums / np.maximum(np.bincount(labels, minlength=classes), 1)
-    deviation = _deviation(np.concatenate(distances))
+    distance = np.concatenate(distances)
+    deviation = _deviation(distance, distance)
     of_top = np.maximum(np.bincount(np.concatenate(tops), minlength=classes), 1)
     pairs = _PairCounts(margins.cpu().numpy() / of_top[:, None], deviation)
     parts = []
     for own, log_posterior, _ in posteriors:
         parts.append(_columns(log_posterior, own, thresholds))
         if estimate:
-            pairs.add(log_posterior)
+            pairs.add(log_posterior, own)
     columns: list[Any] = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    _, suspicion, suggested, *_ = columns
-    chances = np.ones(len(labels)), np.zeros(len(labels))
+    chances = np.ones(len(labels)), np.zeros(len(labels)), np.ones(len(labels))
     if estimate:
-        chances = pairs.false_chances(labels, suspicion, suggested)
+        images = None
+        if mirrored is not None:
+            blocks = [(_columns(own, of, thresholds), far.cpu().numpy()) for of, own, far in mirrored]
+            _, suspicion, suggested, *_ = (np.concatenate(c) for c in zip(*(block for block, _ in blocks), strict=True))
+            far_off = _deviation(np.concatenate([far for _, far in blocks]), distance)
+            images = pairs.suspects(labels, suspicion, suggested, far_off)
+        _, suspicion, suggested, *_ = columns
+        chances = pairs.false_chances(labels, pairs.suspects(labels, suspicion, suggested, deviation), images)
     return LabelFit(*[*columns, deviation, *chances, posteriors.temperature])
 
 
-def _deviation(distance: Floats) -> Floats:
-    middle = np.median(distance)
-    spread = 1.4826 * float(np.median(np.abs(distance - middle)))
+def _deviation(distance: Floats, usual: Floats) -> Floats:
+    """How far off these distances are, in robust deviations from the median of the usual ones."""
+    middle = np.median(usual)
+    spread = 1.4826 * float(np.median(np.abs(usual - middle)))
     return np.asarray((distance - middle) / max(spread, 1e-12))
 
 
@@ -245,14 +278,15 @@ class _PairCounts:
         self.typical = deviation <= 0
         self.usable = deviation <= ATYPICAL
         self.counts = np.zeros((2, PAIR_GROUPS, BINS), dtype=np.int64)
-        self.row = 0
+        self.row = self.disagreeing = 0
 
-    def add(self, log_posterior: Tensor) -> None:
+    def add(self, log_posterior: Tensor, labels: ClassIndices) -> None:
         """Count the next block."""
         table = log_posterior.cpu().numpy()
         rows = slice(self.row, self.row + len(table))
         self.row += len(table)
         top = table.argmax(axis=1)
+        self.disagreeing += int((top != labels).sum())
         place = self._cell(table.max(axis=1, keepdims=True) - table, self.groups[top], self.typical[rows, None])
         used = np.repeat(self.usable[rows, None], table.shape[1], axis=1)
         used[np.arange(len(table)), top] = False
@@ -262,35 +296,60 @@ class _PairCounts:
         place = np.minimum(FINENESS * np.log1p(margin), BINS - 1).astype(np.intp)
         return np.asarray((np.where(typical, 0, PAIR_GROUPS) + group) * BINS + place)
 
-    def false_chances(self, labels: ClassIndices, suspicion: Floats, suggested: ClassIndices) -> tuple[Floats, Floats]:
+    def suspects(
+        self, labels: ClassIndices, suspicion: Floats, suggested: ClassIndices, deviation: Floats
+    ) -> _Suspects:
+        """The samples whose label is not their likeliest class, without those that no class fits."""
+        rows = np.flatnonzero((suggested != labels) & (deviation <= ATYPICAL))
+        return _Suspects(rows, self.groups[suggested[rows], labels[rows]], deviation[rows] <= 0, suspicion[rows])
+
+    def false_chances(
+        self, labels: ClassIndices, suspects: _Suspects, mirrored: _Suspects | None
+    ) -> tuple[Floats, Floats, Floats]:
         """For every suspect the estimated chance that its label is right and the standard deviation of that estimate;
-        1 and 0 for all where no floor is sure.
+        1 and 0 for all where no floor is sure. Then the chance of each mirror image that is a suspect, 1 elsewhere.
         """
-        chances, deviations = np.ones(len(labels)), np.zeros(len(labels))
-        rows = np.flatnonzero((suggested != labels) & self.usable)
-        if not len(rows) or float(np.mean(suggested == labels)) < LEAST_AGREEMENT:
-            return chances, deviations
-        group, typical = self.groups[suggested[rows], labels[rows]], self.typical[rows]
-        pairs, suspects = self.counts, np.zeros(self.counts.size, dtype=np.int64)
-        np.add.at(suspects, self._cell(suspicion[rows], group, typical), 1)
-        labelled = suspects.reshape(pairs.shape)
-        if not labelled[0].any():  # a handful of suspects, none of them near its class: they share the others' law
-            typical = np.ones_like(typical)
+        n = len(labels)
+        chances, deviations, mirror_chances = np.ones(n), np.zeros(n), np.ones(n)
+        agreeing = n - self.disagreeing
+        if not len(suspects.rows) or agreeing < LEAST_AGREEMENT * n:
+            return chances, deviations, mirror_chances
+        pairs, counts = self.counts, np.zeros(self.counts.size, dtype=np.int64)
+        np.add.at(counts, self._cell(suspects.margin, suspects.group, suspects.typical), 1)
+        labelled = counts.reshape(pairs.shape)
+        one_law = not labelled[0].any()  # a handful of suspects, none of them near its class: they share the others'
+        if one_law:
             pairs, labelled = pairs.sum(axis=0, keepdims=True), labelled.sum(axis=0, keepdims=True)
-        if labelled[0].sum() < FEW_SUSPECTS:
-            group = np.zeros_like(group)
+        one_tail = labelled[0].sum() < FEW_SUSPECTS
+        if one_tail:
             pairs, labelled = pairs.sum(axis=1, keepdims=True), labelled.sum(axis=1, keepdims=True)
         fitted = _fit_floor([_TailFits(*counts) for counts in zip(pairs[0], labelled[0], strict=True)])
         if fitted is None:
-            return chances, deviations
+            return chances, deviations, mirror_chances
         floor, power = fitted
-        for part, mask in enumerate((typical, ~typical)):
-            for k in np.unique(group[mask]):
-                chosen = rows[mask & (group == k)]
-                right, log_sd = _TailFits(pairs[part, k], labelled[part, k]).at(floor, power, suspicion[chosen])
+        for own in (suspects, mirrored):
+            for part, k in np.ndindex(pairs.shape[:2]) if own is not None else ():
+                chosen = (one_law | (own.typical == (part == 0))) & (one_tail | (own.group == k))
+                if not chosen.any():
+                    continue
+                rows = own.rows[chosen]
+                right, log_sd = _TailFits(pairs[part, k], labelled[part, k]).at(floor, power, own.margin[chosen])
                 chance = right / (right + floor)
-                chances[chosen], deviations[chosen] = chance, chance * (1 - chance) * log_sd
-        return chances, deviations
+                if own is mirrored:
+                    mirror_chances[rows] = chance
+                else:
+                    chances[rows], deviations[rows] = chance, chance * (1 - chance) * log_sd
+        return chances, deviations, mirror_chances
+
+
+@dataclass(frozen=True, eq=False)
+class _Suspects:
+    """Samples whose label is not their likeliest class: group of pairs, whether near its class, log odds against it."""
+
+    rows: NDArray[np.intp]
+    group: NDArray[np.intp]
+    typical: NDArray[np.bool_]
+    margin: Floats
 
 
 class _TailFits:
@@ -624,6 +683,13 @@ def _listed(
     right, coins = np.cumsum(chance), np.cumsum(chance * (1 - chance))
     limits = (right + ONE_SIDED * np.sqrt(coins + np.cumsum(judged.false_chance_sd[rows]) ** 2)) / sizes
     size = int(sizes[limits <= max_fdr].max(initial=0))
+    # Labels of mirror images are right: were they called wrong more often than the estimate allows, the tails are
+    # heavier than it knows, and what is called wrong must outweigh the images that would be.
+    images = np.searchsorted(np.sort(judged.mirror_chance), chance, side="right")
+    if bool((poisson.sf(images[:size] - 1, right[:size]) < 0.05).any()):
+        limits = np.maximum(limits, chi2.ppf(0.95, 2 * (images + 1)) / 2 / sizes)
+        right = np.maximum(right, images)
+        size = int(sizes[limits <= max_fdr].max(initial=0))
     wrong = np.zeros(len(labels), dtype=bool)
     wrong[rows[:size]] = True
     rates = (float(right[size - 1]) / size, float(limits[size - 1])) if size else (None, None)

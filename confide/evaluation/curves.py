@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,29 +19,38 @@ from confide.numerics.binning import mass_starts, width_edges
 from confide.numerics.binomial import wilson_interval
 from confide.random import generator
 from confide.results import TAILS, Curve, Z
-from confide.types import AnyArray, Floats, Indices
+from confide.types import AnyArray, Floats, Indices, Options
 
 MOST_POINTS = 300
 RELIABILITY_BINS = (10, 15, 20)
 
 
 def all_curves(
-    view: View, scores: Mapping[str, AnyArray], difficulty: Floats | None, bands: bool, seed: int
+    view: View, scores: Mapping[str, AnyArray], difficulty: Floats | None, bands: bool, seed: int, origin: Options
 ) -> list[Curve]:
-    """Every curve that these samples allow, for the plain confidence and the other scores."""
+    """Every curve that these samples allow, for the plain confidence and the other scores.
+
+    `origin` are the fields of a curve that say what it belongs to, such as `model` and `split`.
+    """
     curves = [
-        reliability(view, binning, bins, bands, seed) for binning in ("width", "mass") for bins in RELIABILITY_BINS
+        reliability(view, binning, bins, bands, seed, origin)
+        for binning in ("width", "mass")
+        for bins in RELIABILITY_BINS
     ]
-    curves.append(smooth_reliability(view, bands))
-    curves += [risk_coverage(view, score, name, bands) for name, score in scores.items()]
-    curves.append(histogram(view, "msp", None))
-    curves += [histogram(view, score, name) for name, score in scores.items() if name not in ("msp", "entropy")]
+    curves.append(smooth_reliability(view, bands, origin))
+    curves += [risk_coverage(view, score, name, bands, origin) for name, score in scores.items()]
+    curves.append(histogram(view, "msp", None, origin))
+    others = [(name, score) for name, score in scores.items() if name not in ("msp", "entropy")]
+    curves += [histogram(view, score, name, origin) for name, score in others]
     if difficulty is not None:
-        curves += difficulty_curves(difficulty, view.base.wrong, view.weights)
+        curves += difficulty_curves(difficulty, view.base.wrong, view.weights, origin)
     return curves
 
 
-def reliability(view: View, binning: str, bins: int, bands: bool, seed: int) -> Curve:
+NO_ORIGIN: Options = MappingProxyType({})
+
+
+def reliability(view: View, binning: str, bins: int, bands: bool, seed: int, origin: Options = NO_ORIGIN) -> Curve:
     """Mean confidence and accuracy per bin, with the 95 % band of a perfectly calibrated model, and what that model
     would show of the calibration error in these bins.
     """
@@ -53,12 +64,12 @@ def reliability(view: View, binning: str, bins: int, bands: bool, seed: int) -> 
     columns["count"] = sums.count
     if not bands:
         columns |= {"band_low": np.full(bins, np.nan), "band_high": np.full(bins, np.nan)}
-        return Curve.of(f"reliability_{binning}", columns)
+        return Curve.of(f"reliability_{binning}", columns, **origin)
     low, high, drawn = _bands(view, binning, bins, seed)
     null = null_from(binned_error(sums, 1), drawn)
     columns |= {"band_low": low, "band_high": high, "chance": np.full(bins, null.mean)}
     columns |= {"chance_high": np.full(bins, null.high), "p_value": np.full(bins, null.p_value)}
-    return Curve.of(f"reliability_{binning}", columns)
+    return Curve.of(f"reliability_{binning}", columns, **origin)
 
 
 def _mass_edges(base: MetricSamples, bins: int) -> Floats:
@@ -83,8 +94,7 @@ def _bands(view: View, binning: str, bins: int, seed: int) -> tuple[Floats, Floa
         return low, high, binned_errors(gaps, count, 1)
     at = base.positions(binning, bins, "right")[::-1]  # positions from the most confident on
     starts = base.n - at
-    sums = (np.where(at > 0, v[at - 1], 0.0) for v in (base.running, base.running_variance))
-    sure, variance = (-np.diff(v) for v in sums)
+    sure, variance = (-np.diff(base.sums_of(name, at)) for name in ("confidence", "variance"))
     variance = np.maximum(variance, 0.0)
     count = np.diff(starts).astype(np.float64)
     full = np.maximum(count, 1)
@@ -102,10 +112,11 @@ def _bands(view: View, binning: str, bins: int, seed: int) -> tuple[Floats, Floa
 SMOOTH_CELLS = 4000
 SMOOTH_AT = np.union1d(np.linspace(0, 1, 101), np.linspace(0.8, 1, 101).round(3))
 """Where the curve without bins is kept: every point of confidence, and every fifth of one from 80 % on."""
+SMOOTH_PLACES = np.rint(SMOOTH_AT * SMOOTH_CELLS).astype(np.intp)
 FEWEST_SMOOTHED = 15
 
 
-def smooth_reliability(view: View, bands: bool) -> Curve:
+def smooth_reliability(view: View, bands: bool, origin: Options = NO_ORIGIN) -> Curve:
     """Accuracy against confidence t without bins: t minus the mean of confidence minus correctness around t.
 
     The mean is weighted by a Gaussian kernel, reflected at 0 and 1, of width n^(-1/3) / 2, at least 0.005. Residuals
@@ -114,8 +125,7 @@ def smooth_reliability(view: View, bands: bool) -> Curve:
     """
     masses, worth = _grid_masses(view, bands)
     width = max(0.5 * worth ** (-1 / 3), 0.005)
-    at = np.rint(SMOOTH_AT * SMOOTH_CELLS).astype(np.intp)
-    mass, pull = Smoother(masses[:2]).curve(width)[:, at]
+    mass, pull = Smoother(masses[:2]).at(SMOOTH_PLACES, width)
     # As many samples of equal weight would leave the same noise.
     count = 2 * math.sqrt(math.pi) * width * mass
     enough = count >= FEWEST_SMOOTHED
@@ -123,10 +133,10 @@ def smooth_reliability(view: View, bands: bool) -> Curve:
     columns = {"confidence": sure_at, "accuracy": np.clip(sure_at - pull[enough] / mass, 0, 1), "count": count[enough]}
     columns["width"] = np.full(len(sure_at), width)
     if bands:
-        noise = _squared_kernel(masses[2], width)[at][enough]
+        noise = _squared_kernel(masses[2], width)[SMOOTH_PLACES][enough]
         half = Z * np.sqrt(np.maximum(noise, 0)) / mass
         columns |= {"band_low": np.clip(sure_at - half, 0, 1), "band_high": np.clip(sure_at + half, 0, 1)}
-    return Curve.of("reliability_smooth", columns)
+    return Curve.of("reliability_smooth", columns, **origin)
 
 
 def _grid_masses(view: View, bands: bool) -> tuple[Floats, float]:
@@ -142,14 +152,31 @@ def _grid_masses(view: View, bands: bool) -> tuple[Floats, float]:
         parts = (weights, weights * (sure - ~wrong), weights**2 * sure * (1 - sure))
         masses = np.array([np.bincount(place, part, minlength=SMOOTH_CELLS + 1) for part in parts])
         return masses, float(weights.sum()) ** 2 / float(weights @ weights)
-    rising = base.ordered("msp").values[::-1]
-    starts = np.searchsorted(rising, (np.arange(1, SMOOTH_CELLS + 1) - 0.5) / SMOOTH_CELLS)
+    starts = _cell_starts(base.ordered("msp").values[::-1])
     at = base.n - np.concatenate(([0], starts, [base.n]))  # positions from the most confident on
     count, errors, confidence = view.sums_before(at)
     sums = [count, confidence - count + errors]
     if bands:
-        sums.append(np.where(at > 0, base.running_variance[at - 1], 0.0))
+        sums.append(base.sums_of("variance", at))
     return -np.diff(sums), float(base.n)
+
+
+SMOOTH_EDGES = (np.arange(1, SMOOTH_CELLS + 1) - 0.5) / SMOOTH_CELLS
+MANY_IN_CELLS = 1 << 15
+"""Of more samples it takes longer to find the cell of each than where each cell begins."""
+
+
+def _cell_starts(rising: Floats) -> Indices:
+    """The first of the sorted values that lies above each edge between grid points, or on it."""
+    if len(rising) > MANY_IN_CELLS:
+        return np.searchsorted(rising, SMOOTH_EDGES)
+    place = rising * SMOOTH_CELLS
+    cell = np.rint(place)
+    place -= cell
+    cells = cell.astype(np.intp)
+    near = np.flatnonzero(np.abs(place, out=place) > 0.499999)  # rounding could put these beside an edge
+    cells[near] = np.searchsorted(SMOOTH_EDGES, rising[near], side="right")
+    return np.cumsum(np.bincount(cells, minlength=SMOOTH_CELLS + 1))[:-1]
 
 
 def _squared_kernel(masses: Floats, width: float) -> Floats:
@@ -164,16 +191,23 @@ def _squared_kernel(masses: Floats, width: float) -> Floats:
     return spread
 
 
-def risk_coverage(view: View, score: Any, name: str, bands: bool) -> Curve:
+@lru_cache(maxsize=4)
+def _spaced_ranks(n: int) -> Indices:
+    """At most 300 ranks from the first to the last; both scores of an evaluation ask for the same."""
+    return np.unique(np.linspace(1, n, MOST_POINTS).round().astype(np.intp)) - 1
+
+
+def risk_coverage(view: View, score: Any, name: str, bands: bool, origin: Options = NO_ORIGIN) -> Curve:
     """Error rate among accepted samples against their share, at no more than 300 thresholds, the last accepts all.
 
     Its band is Wilson's 95 % interval at each threshold alone.
     """
     base = view.base
     ranks, ordered = view.ranks(score), base.ordered(score)
-    at = np.unique(np.linspace(1, base.n, MOST_POINTS).round().astype(np.intp)) - 1
-    segment = np.searchsorted(ordered.ends, at)
-    at = np.unique(np.where(ordered.tied[segment], ordered.ends[segment], at))
+    at = _spaced_ranks(base.n)
+    if ordered.has_ties:
+        segment = np.searchsorted(ordered.ends, at)
+        at = np.unique(np.where(ordered.tied[segment], ordered.ends[segment], at))
     accepted = at + 1.0
     if (weights := view.in_order(ordered)) is not None:
         accepted = np.cumsum(weights)[at]
@@ -184,7 +218,7 @@ def risk_coverage(view: View, score: Any, name: str, bands: bool) -> Curve:
         draws = _draws_accepted(view, score, at, risk)
         ends = [wilson_interval(*pair, Z) for pair in zip(risk.tolist(), draws.tolist(), strict=True)]
         columns["risk_low"], columns["risk_high"] = np.array(ends).T.round(6)  # to draw: a report holds every digit
-    return Curve.of("risk_coverage", columns, score=name)
+    return Curve.of("risk_coverage", columns, score=name, **origin)
 
 
 def _draws_accepted(view: View, score: Any, at: Indices, risk: Floats) -> Floats:
@@ -226,7 +260,7 @@ def _sums_before(unit: Indices, values: Floats) -> Floats:
     return sums
 
 
-def histogram(view: View, score: Any, name: str | None, bins: int = 20) -> Curve:
+def histogram(view: View, score: Any, name: str | None, origin: Options = NO_ORIGIN, bins: int = 20) -> Curve:
     """How many right and wrong samples have which confidence or score; bins are (low, high]."""
     ordered, ranks = view.base.ordered(score), view.ranks(score)
     values = ordered.values
@@ -242,11 +276,15 @@ def histogram(view: View, score: Any, name: str | None, bins: int = 20) -> Curve
     wrong = -np.diff(errors)
     right = -np.diff(above) - wrong
     columns = {"low": edges[:-1], "high": edges[1:], "right": right, "wrong": wrong}
-    return Curve.of("confidence_histogram", columns, score=name)
+    return Curve.of("confidence_histogram", columns, score=name, **origin)
 
 
 def difficulty_curves(
-    difficulty: Floats, wrong: NDArray[np.bool_], weights: Floats | None = None, groups: int = 10
+    difficulty: Floats,
+    wrong: NDArray[np.bool_],
+    weights: Floats | None = None,
+    origin: Options = NO_ORIGIN,
+    groups: int = 10,
 ) -> list[Curve]:
     """How difficulty is spread, and the error rate in each tenth of it with Wilson's interval."""
     order = np.argsort(difficulty, kind="stable")
@@ -261,6 +299,6 @@ def difficulty_curves(
     names = ("low", "high", "error", "error_low", "error_high", "count")
     counts, edges = np.histogram(difficulty, bins=30, weights=weights)
     return [
-        Curve.of("error_by_difficulty", dict(zip(names, zip(*rows, strict=True), strict=True))),
-        Curve.of("difficulty_histogram", {"low": edges[:-1], "high": edges[1:], "count": counts}),
+        Curve.of("error_by_difficulty", dict(zip(names, zip(*rows, strict=True), strict=True)), **origin),
+        Curve.of("difficulty_histogram", {"low": edges[:-1], "high": edges[1:], "count": counts}, **origin),
     ]

@@ -28,12 +28,13 @@ from confide.metrics.intervals import (
     without_noise,
 )
 from confide.metrics.resampling import Null, null_from
-from confide.metrics.view import Design, MetricSamples, View, metric_samples
+from confide.metrics.view import MANY_SAMPLES, Design, MetricSamples, View, metric_samples
 from confide.numerics.blocks import in_threads
-from confide.predictions import LABEL_NAME, Predictions, StreamedOutputs, row_word
+from confide.predictions import LABEL_NAME, Predictions, StreamedOutputs, label_doubt, row_word
 from confide.records import Scores
 from confide.registry import Method
 from confide.results import About, Evaluation, Expectation, Measurement
+from confide.results.measurements import row_like
 from confide.types import AnyArray, Floats, Indices, Options
 
 # Groups of samples.
@@ -187,11 +188,11 @@ def facts_for_means(predictions: Predictions) -> tuple[str, ...]:
     return MEAN_FACTS if predictions.facts.nll is not None else MEAN_FACTS[:2]
 
 
-def per_sample(base: MetricSamples, word: str) -> Floats:
+def per_sample(base: MetricSamples, word: str, rows: slice = slice(None)) -> Floats:
     """The values whose mean is that metric."""
     if word == "confidence_gap":
-        return np.asarray(base.vector("sureness") - base.vector("correct"))
-    return base.vector({"accuracy": "correct"}.get(word, word))
+        return np.asarray(base.sureness(rows) - base.vector("correct")[rows])
+    return base.vector({"accuracy": "correct"}.get(word, word))[rows]
 
 
 def group_rows(base: MetricSamples, grouping: SampleGroups, tag: ModelStage, how: str | None) -> list[Measurement]:
@@ -202,19 +203,22 @@ def group_rows(base: MetricSamples, grouping: SampleGroups, tag: ModelStage, how
     if design.weights is not None:
         squares_of_weights = np.bincount(index, design.weights**2, minlength=len(sizes))
         worth = total**2 / np.where(sizes > 0, squares_of_weights, 1.0)
+    slices = [slice(first, first + MANY_SAMPLES) for first in range(0, base.n, MANY_SAMPLES)]
     rows: list[list[Measurement]] = [[] for _ in sizes]
     present = [(group, int(sizes[group]), grouping.label(group)) for group in np.flatnonzero(sizes).tolist()]
     for word in facts_for_means(base.predictions):
-        request, values = MetricRequest(METRICS.get(word), {}), per_sample(base, word)
-        sums = np.bincount(index, values if design.weights is None else values * design.weights, minlength=len(sizes))
+        request = MetricRequest(METRICS.get(word), {})
+        sums, squares = np.zeros(len(sizes)), np.zeros(len(sizes))
+        for part in slices:
+            values = per_sample(base, word, part)
+            weighted = values if design.weights is None else values * design.weights[part]
+            sums += np.bincount(index[part], weighted, minlength=len(sizes))
         means = sums / np.where(total > 0, total, 1.0)
         plain_means = means.tolist()
-        if how is not None:
-            apart = means[index]
-            np.subtract(values, apart, out=apart)
-            squares = np.bincount(index, apart**2 if not design.plain else np.square(apart, out=apart), len(sizes))
+        for part in slices if how is not None else ():
+            squares += np.bincount(index[part], (per_sample(base, word, part) - means[index[part]]) ** 2, len(sizes))
+        apart = per_sample(base, word) - means[index] if how is not None and not design.plain else np.zeros(0)
         like = row_of(request, math.nan, 0, tag)
-        metric, split, stage, model = like.metric, like.split, like.stage, like.model
         for group, size, label in present:
             value, bounds = plain_means[group], like.bounds
             if how is not None:
@@ -232,15 +236,13 @@ def group_rows(base: MetricSamples, grouping: SampleGroups, tag: ModelStage, how
                     freedom = max(min(spread.freedom, worth[group] - 1), 1.0)
                     spread = replace(spread, units=worth[group], freedom=freedom)
                 bounds = shaped_interval(request.method, value, spread, fewest=worth[group])
-            rows[group].append(Measurement(metric, value, size, split, stage, label, model, bounds=bounds))
+            rows[group].append(row_like(like, value=value, n=size, group=label, bounds=bounds))
     return [row for own in rows for row in own]
 
 
 # Measurements of one set of samples.
 
 MOST_FOR_SLOW = 5_000
-MANY = 1 << 18
-"""Samples from which on metrics are worth threads of their own."""
 
 
 @dataclass(frozen=True)
@@ -292,7 +294,7 @@ def measurements(
     groups: Sequence[SampleGroups] = (),
 ) -> list[Measurement]:
     """All measurements of one set of samples; `how` their intervals are made, None for the values alone."""
-    base, many = view.base, view.base.n >= MANY
+    base, many = view.base, view.base.n >= MANY_SAMPLES
 
     def measured(request: MetricRequest) -> Measurement:
         value, bounds, chance = request(view), None, None
@@ -561,9 +563,12 @@ def evaluate(
         rows += macro_measurements(predictions, by_label, requests, tag, seed, how, design)
         if len(by_label.names) <= MOST_GROUPS and "label" not in [grouping.kind for grouping in groups]:
             groups = [by_label, *groups]
+    means = {(row.group, row.metric) for row in rows if row.group}  # of the groups that every evaluation shows
     for grouping in groups:
-        rows += group_measurements(predictions, grouping, requests, tag, seed, how, design)
-    curves = all_curves(view, ranking, difficulty, bool(intervals), seed)
+        own = group_measurements(predictions, grouping, requests, tag, seed, how, design)
+        rows += [row for row in own if (row.group, row.metric) not in means]
+    origin = {"model": model, "stage": stage, "split": predictions.split}
+    curves = all_curves(view, ranking, difficulty, bool(intervals), seed, origin)
     called = unit if isinstance(unit, str) and unit != predictions.unit else None
     known = About(title=title, unit=called, class_names=tuple(class_names or ()), missing=missing)
     if view.weights is not None:
@@ -571,9 +576,9 @@ def evaluate(
         known = replace(known, weighted_by=weighted_by, effective_samples=view.base.effective_n)
     return Evaluation(
         measurements=tuple(rows),
-        curves=tuple(replace(curve, model=model, stage=stage, split=predictions.split) for curve in curves),
-        about=known.over(about or About()).over(about_predictions(predictions, scores, seed)),
-        warnings=label_doubts(predictions),
+        curves=tuple(curves),
+        about=(known if about is None else known.over(about)).over(about_predictions(predictions, scores, seed)),
+        warnings=(doubt,) if (doubt := label_doubt(predictions)) else (),
         samples=map_gallery(predictions) if dense.are_pixels(predictions) else (),
     )
 
@@ -586,18 +591,6 @@ def values_of_rows(option: Any, rows: Indices, n: int) -> Any:
         return option
     values = option.detach().cpu().numpy() if hasattr(option, "detach") else np.asarray(option)
     return values[rows] if values.shape == (n,) else option
-
-
-def label_doubts(predictions: Predictions) -> tuple[str, ...]:
-    """A warning where no label is 0 and the class before each label is predicted more often than the label."""
-    predicted = predictions.facts.predicted
-    if not predictions.has_labels or predicted is None or int(predictions.labels.min()) != 1:
-        return ()
-    before = int((predicted == predictions.labels - 1).sum())
-    if before <= int(predictions.facts.correct.sum()):
-        return ()
-    share = before / len(predictions)
-    return (f"no label is 0, and the class before the label is predicted for {share:.0%}: do labels start at 1?",)
 
 
 def ranking_scores(predictions: Predictions, score: Any, trust: Mapping[str, AnyArray] | None) -> dict[str, AnyArray]:

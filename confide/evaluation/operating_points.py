@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -18,7 +19,7 @@ from confide.evaluation.risks import candidates, promise_risks
 from confide.metrics.influence import Influence, rate_interval, spread_of
 from confide.metrics.view import Design, metric_samples, score_name, score_values
 from confide.numerics.binomial import upper_bound, weighted_mean_p, weighted_upper_bound, wilson_interval
-from confide.predictions import Predictions
+from confide.predictions import Predictions, label_doubt
 from confide.results import ClassThreshold, ObservedPoint, OperatingPoint, Z
 from confide.types import AnyArray, Flags, Floats
 
@@ -84,6 +85,8 @@ def operating_point(
     """
     metric_samples(predictions)
     predictions.need_drawn_singly("an operating point")
+    if doubt := label_doubt(predictions):
+        warnings.warn(doubt, stacklevel=2)
     predictions = predictions.weighted(weights)
     if (rows := predictions.weighted_rows) is not None:
         n, predictions = len(predictions), predictions.take(rows)

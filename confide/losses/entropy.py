@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -69,9 +68,8 @@ def difficulty_entropy(logits: Logits, labels: Labels, *, alpha: float = 0.3, we
         tensor([0.1269, 1.1386])
     """
     # A look at the values would end the graph of a compiler, and on a GPU wait for the device.
-    seen = weights.is_cpu and len(weights) and not torch.compiler.is_compiling()
-    values = weights.float().numpy() if seen else None
-    if values is not None and not (np.minimum.reduce(values) >= 0 and np.maximum.reduce(values) <= 1):
+    seen = torch.aminmax(weights) if weights.is_cpu and len(weights) and not torch.compiler.is_compiling() else None
+    if seen is not None and not (seen.min.item() >= 0 and seen.max.item() <= 1):
         bad = int((~((weights >= 0) & (weights <= 1))).nonzero()[0])
         raise InputError(
             f"weights must lie in [0, 1], got {weights[bad].item():g} at sample {bad} of {len(weights)}; "

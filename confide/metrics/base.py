@@ -214,14 +214,17 @@ def names() -> tuple[str, ...]:
 def parse_metric(word: str) -> tuple[Method[MetricSpec], Options]:
     """A word of the table as a metric and its options: `ece_mass` is `ece` with binning="mass"."""
     if word not in METRICS:
-        for method in METRICS:
-            for variant in method.spec.variants:
-                if variant.word == word and variant.options is not None:
-                    return method, dict(variant.options)
+        method, variant = _variants().get(word, (None, None))
+        if method is not None and variant is not None and variant.options is not None:
+            return method, dict(variant.options)
         base, _, binning = word.rpartition("_")
         if binning in BINNINGS and base in METRICS and "binning" in METRICS.get(base).options:
             return METRICS.get(base), {"binning": binning}
     return METRICS.get(word), {}
+
+
+def _variants() -> dict[str, tuple[Method[MetricSpec], Variant]]:
+    return {variant.word: (method, variant) for method in METRICS for variant in method.spec.variants}
 
 
 def metric_name(method: Method[MetricSpec], options: Options) -> str:
@@ -245,16 +248,21 @@ def explain(words: Iterable[str]) -> dict[str, MetricInfo]:
         >>> info.title, info.unit, info.better
         ('ECE, equal mass', 'pts', 'lower')
     """
-    named = {v.word: v.info(m.spec.info) for m in METRICS for v in m.spec.variants}
-    named |= {m.word: m.spec.info for m in METRICS}
+    variants = _variants()
+
+    def named(word: str) -> MetricInfo | None:
+        if word in METRICS:
+            return METRICS.get(word).spec.info
+        method, variant = variants.get(word, (None, None))
+        return None if method is None or variant is None else variant.info(method.spec.info)
+
     infos = {}
     for word in words:
         base, _, binning = word.rpartition("_")
-        if word in named:
-            infos[word] = named[word]
-        elif binning in BINNINGS and base in named:
-            title = f"{named[base].title}, equal {binning}"
-            infos[word] = replace(named[base], word=word, title=title, short="", tables={})
+        if info := named(word):
+            infos[word] = info
+        elif binning in BINNINGS and (info := named(base)):
+            infos[word] = replace(info, word=word, title=f"{info.title}, equal {binning}", short="", tables={})
     return infos
 
 

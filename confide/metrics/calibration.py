@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from confide.checks import check_choice, check_range
 from confide.metrics.base import Variant, calibration_metric
 from confide.metrics.influence import Folded, Influence, folded_mean
 from confide.metrics.resampling import bernoulli_sums
-from confide.metrics.view import BinaryOutcomes, View
+from confide.metrics.view import MANY_SAMPLES, BinaryOutcomes, View
 from confide.numerics.binning import (
     BinSums,
     bin_of,
@@ -89,7 +90,7 @@ class Binned:
             index = mass_bin_of_rank(len(sure), bins, weight[::-1])[::-1]
         else:
             at = view.base.positions(binning, bins, closed)
-            index = np.repeat(np.arange(bins)[::-1], np.diff(at))
+            index = np.repeat(np.arange(bins, dtype=np.min_scalar_type(bins))[::-1], np.diff(at))
             parted = list(view.base.parted_ties(at)) if binning == "mass" else []
             wrong = wrong.copy() if parted else wrong
             for begin, flags in parted:
@@ -99,11 +100,23 @@ class Binned:
             unit = np.unique(unit[ordered.order], return_inverse=True)[1].reshape(-1)
         return cls(index, bins, sure, sure - ~wrong, weight, ordered.order, unit)
 
-    def sums(self, values: Floats | None = None, power: int = 1) -> Floats:
-        """Sums per bin of values times powers of the weights."""
-        weight = None if self.weight is None else self.weight**power
-        both = weight if values is None else values if weight is None else values * weight
-        return np.bincount(self.index, both, minlength=self.bins).astype(np.float64)
+    def sums(self, values: Callable[[slice], Floats] | Floats | None = None, power: int = 1) -> Floats:
+        """Sums per bin of values, or of what gives those of some samples, times powers of the weights."""
+        sums = np.zeros(self.bins)
+        for first in range(0, len(self.sure), MANY_SAMPLES):
+            part = slice(first, first + MANY_SAMPLES)
+            some = values(part) if callable(values) else None if values is None else values[part]
+            if self.weight is not None:
+                weight = self.weight[part] ** power
+                some = weight if some is None else some * weight
+            sums += np.bincount(self.index[part], some, minlength=self.bins)
+        return sums
+
+    def index_counts(self) -> Indices:
+        """How many samples lie in each bin."""
+        parts = range(0, len(self.index), MANY_SAMPLES)
+        counts = (np.bincount(self.index[k : k + MANY_SAMPLES], minlength=self.bins) for k in parts)
+        return np.asarray(sum(counts, start=np.zeros(self.bins, dtype=np.intp)))
 
     def effective_counts(self) -> Floats:
         """How many samples of equal weight every bin is worth; 1 where it is empty."""
@@ -122,7 +135,9 @@ class Binned:
 
     def squares(self, values: Floats) -> Floats:
         """Per bin the sum of squares of what every unit that was drawn adds to its sum."""
-        return self.sums(values**2, power=2) if self.unit is None else (self.unit_sums(values) ** 2).sum(axis=0)
+        if self.unit is not None:
+            return np.asarray((self.unit_sums(values) ** 2).sum(axis=0))
+        return self.sums(lambda part: values[part] ** 2, power=2)
 
     def influence(self, norm: int | str) -> Influence:
         """psi of the error: its signs are soft where a bin's gap is not clear of its noise."""
@@ -130,15 +145,17 @@ class Binned:
         total, full = float(count.sum()), count > 0
         share = np.where(full, count, 1.0) / total
         gap = np.where(full, self.sums(self.residual) / np.where(full, count, 1.0), 0.0)
-        noise = self.squares(self.residual - gap[self.index]) / total**2  # of share x gap
         if norm == 1:
-            within = self.squares(self.residual) / total**2 - (share * gap) ** 2 * full / len(self.sure)
-            if self.unit is not None:
-                within = noise
+            if self.unit is None:
+                within = self.squares(self.residual) / total**2 - (share * gap) ** 2 * full / len(self.sure)
+            else:
+                within = self.noise(gap, total)
             folded = Folded.of(share * gap, np.maximum(within, 0.0))
-            psi = (folded.slope[self.index]) * self.residual
+            psi = folded.slope[self.index]
+            psi *= self.residual
+            psi -= self._mean(psi)
             return Influence(
-                psi - self._mean(psi),
+                psi,
                 order=self.order,
                 noise=float(folded.rest.sum()),
                 without_noise=folded.without_noise,
@@ -155,7 +172,7 @@ class Binned:
         # A bin of one sample shows no spread: each bin gets the variance of one sample more, drawn from its confidence.
         mean = np.where(full, self.sums(self.sure) / np.where(full, count, 1.0), 0.0)
         prior = mean * (1 - mean) / self.effective_counts() ** 2
-        variance = noise / share**2 + prior
+        variance = self.noise(gap, total) / share**2 + prior
         folded = Folded.of(gap, variance)
         part = (
             np.full(self.bins, 1.0 / full.sum()) if norm == "mean" else np.abs(gap) >= np.abs(gap[full]).max() - 1e-15
@@ -164,6 +181,10 @@ class Binned:
         psi = factor[self.index] * (self.residual - gap[self.index])
         rest = float((part**2 * (folded.rest + folded.slope**2 * prior) * full).sum())
         return Influence(psi, order=self.order, noise=rest)
+
+    def noise(self, gap: Floats, total: float) -> Floats:
+        """The variance of every bin's share times its gap."""
+        return self.squares(self.residual - gap[self.index]) / total**2
 
     def square_influence(self) -> Influence:
         """psi of the mean over samples of the squared gap of their bin; noise is that of squares of normal gaps."""
@@ -201,8 +222,8 @@ class Binned:
             values, vectors = np.linalg.eigh(sums.T @ sums * (len(sums) / max(len(sums) - 1, 1)))
             root = vectors * np.sqrt(np.maximum(values, 0.0))
             return rng.standard_normal((draws, self.bins)) @ root.T, count
-        count, variance = self.sums(), self.sums(self.sure * (1 - self.sure), power=2)
-        confidence, rows_in_bin = self.sums(self.sure), np.bincount(self.index, minlength=self.bins)
+        count, variance = self.sums(), self.sums(lambda part: self.sure[part] * (1 - self.sure[part]), power=2)
+        confidence, rows_in_bin = self.sums(self.sure), self.index_counts()
         if self.weight is None:
             wrong = bernoulli_sums(count - confidence, variance, rng, draws)
             gaps = np.minimum(wrong, count) - (count - confidence)
@@ -679,6 +700,14 @@ class Smoother:
         widths = np.asarray(width)[..., None] if np.ndim(width) else width
         return np.asarray(self.transform(self.spectrum * np.exp(-self.frequencies * widths**2)))
 
+    def at(self, places: Indices, width: float) -> Floats:
+        """The smoothed curve at a few grid points, from the frequencies that the width leaves above rounding."""
+        kept = min(self.cells - 1, math.ceil(FADED / width))
+        fading = 2 * np.exp(-self.frequencies[: kept + 1] * width**2)
+        fading[0] = 1
+        waves = cosines(1 << kept.bit_length(), self.cells, tuple(places.tolist()))
+        return np.asarray((self.spectrum[..., : kept + 1] * fading) @ waves[: kept + 1])
+
     def errors(self, width: float | Floats) -> Floats:
         """Integrals of the absolute curves."""
         return np.asarray(integral(np.abs(self.curve(width))))
@@ -686,6 +715,17 @@ class Smoother:
     def excess(self, width: float) -> float:
         """How far the error lies above the width; falls, and is 0 at the answer."""
         return float(self.errors(width)) - width
+
+
+FADED = 3.1
+"""Over the width: the frequency (in half turns) of which a Gaussian of that width leaves less than 1e-20."""
+
+
+@lru_cache(maxsize=4)
+def cosines(count: int, cells: int, places: tuple[int, ...]) -> Floats:
+    """cos(pi k j / cells) for the first frequencies k and the grid points j."""
+    turns = np.outer(np.arange(count), places) % (2 * cells)  # whole numbers: no digits are lost
+    return np.cos(np.pi / cells * turns)
 
 
 def integral(curve: Floats) -> Any:

@@ -253,7 +253,9 @@ def signed_sums(predictions: Predictions, signs: Floats, bins: int, closed: str)
 
     in_parts(work, len(labels), 0 if on_device else source.shape[1], rows)
     p_true = facts.need("p_true").cpu().numpy()
-    total -= signs.reshape(-1)[labels * bins + width_bin_of(p_true, bins, closed)]
+    for first in range(0, len(labels), CACHED):
+        own = slice(first, first + CACHED)
+        total[own] -= signs.reshape(-1)[labels[own] * bins + width_bin_of(p_true[own], bins, closed)]
     return total
 
 
@@ -335,7 +337,8 @@ def classwise_influence(
         chance += float(absolute_deviation(hits, hits * (1 - rate)).sum()) * unit_weight / n
         error += float(np.abs(table.confidence[part] - table.hits[part]).sum()) / n
     centre, doubt = sum_without_noise(error, chance)
-    psi = (psi - view.weighted_mean(psi)) / size
+    psi -= view.weighted_mean(psi)
+    psi /= size
     return Influence(psi, noise=(rest + doubt**2) / size**2, without_noise=centre / size)
 
 

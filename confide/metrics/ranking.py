@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from confide.checks import check_choice, check_range
 from confide.metrics.base import Variant, metric, ranking_metric
 from confide.metrics.influence import Influence, Steps, area_influence, tail_sums
-from confide.metrics.view import Ranks, View, dot, harmonic, harmonic_between, score_values
+from confide.metrics.view import Ranks, View, dot, harmonic_at, harmonic_between, score_values
 from confide.results import Z
 from confide.types import Floats
 
@@ -362,8 +362,8 @@ def aupr_error(view: View, *, score: Any = "msp", form: str = "negated") -> floa
     # Over a run of L errors with Q errors among R samples left, (Q - k) / (R - k) sums to L - (R - Q)(H[R] - H[R - L]).
     run = np.flatnonzero(~ranks.tied & (ranks.new_errors > 0))
     if len(run):
-        sums = harmonic(int(ranks.n))
-        rise = sums[left[run].astype(np.intp)] - sums[(ranks.n - ranks.accepted[run]).astype(np.intp)]
+        n = int(ranks.n)
+        rise = harmonic_at(left[run], n) - harmonic_at(ranks.n - ranks.accepted[run], n)
         total += float(ranks.new_errors[run].sum()) - dot(left[run] - errors_left[run], rise)
     return total / ranks.wrong
 

@@ -42,6 +42,11 @@ class Sorted:
     def __len__(self) -> int:
         return len(self.wrong)
 
+    @cached_property
+    def has_ties(self) -> bool:
+        """Whether some samples have equal scores."""
+        return bool(self.tied.any())
+
 
 @dataclass(frozen=True, eq=False)
 class Ranks:
@@ -85,7 +90,7 @@ class Ranks:
         """Sum of 1 / k over the ranks k of each segment; between whole numbers as the digamma function has it."""
         if not self.whole:
             return np.diff(harmonic_between(self.accepted), prepend=0.0)
-        return np.diff(harmonic(int(self.n))[self.accepted.astype(np.intp)], prepend=0.0)
+        return np.diff(harmonic_at(self.accepted, int(self.n)), prepend=0.0)
 
     @cached_property
     def area(self) -> float:
@@ -188,6 +193,23 @@ def harmonic(n: int) -> Floats:
     return np.cumsum(table, out=table)
 
 
+MANY_SAMPLES = 1 << 18
+"""Samples from which on metrics have threads of their own, and what each sample needs is made of some at a time."""
+FROM_SERIES = 32
+
+
+def harmonic_at(counts: Floats, n: int) -> Floats:
+    """Sums of 1/1 + ... + 1/k at whole numbers k up to n: from a table of all, or for many by their series."""
+    if n < MANY_SAMPLES:
+        return harmonic(n)[counts.astype(np.intp)]
+    inverse = 1 / np.maximum(counts, FROM_SERIES)
+    squared = inverse * inverse
+    sums = inverse / 2 - squared * (1 / 12 - squared * (1 / 120 - squared / 252)) - np.log(inverse) + np.euler_gamma
+    few = np.flatnonzero(counts < FROM_SERIES)
+    sums[few] = harmonic(FROM_SERIES)[counts[few].astype(np.intp)]
+    return np.asarray(sums)
+
+
 def harmonic_between(values: Floats) -> Floats:
     """The same at any number k of 0 or more, also between whole ones."""
     return np.asarray(torch.digamma(torch.from_numpy(values + 1)).numpy() + np.euler_gamma)
@@ -243,6 +265,34 @@ def _checked_values(score: Any, n: int, name: str) -> Floating:
 
 
 # The samples with their weights.
+
+BESIDE = 256
+"""Samples of a block of `RunningSums`."""
+
+
+class RunningSums:
+    """Sums of the values before any position; of many they are kept for one in 256, for all would take their memory."""
+
+    def __init__(self, values: Callable[[Any], Floats], n: int) -> None:
+        """`values` gives those of a slice, or of an array of positions."""
+        self.values, self.n = values, n
+        if n < MANY_SAMPLES:
+            self.before_block = np.append(0.0, values(slice(0, n)).cumsum())
+            return
+        whole = n // BESIDE * BESIDE
+        parts = [values(slice(k, min(k + MANY_SAMPLES, whole))) for k in range(0, whole, MANY_SAMPLES)]
+        blocks = [part.reshape(-1, BESIDE).sum(axis=1) for part in parts]
+        self.before_block = np.concatenate(([0.0], *blocks)).cumsum()
+
+    def at(self, positions: Indices) -> Floats:
+        """The sum before each position."""
+        if self.n < MANY_SAMPLES:
+            return self.before_block[positions]
+        places = positions // BESIDE * BESIDE
+        inner = places[:, None] + np.arange(BESIDE)
+        rest = np.where(inner < positions[:, None], self.values(np.minimum(inner, self.n - 1)), 0.0)
+        return np.asarray(self.before_block[positions // BESIDE] + rest.sum(axis=1))
+
 
 SURENESS_KEPT = 1 << 17
 """Samples whose sureness is kept in float64 beside the confidence; of more it is made again where it is asked for."""
@@ -320,7 +370,7 @@ class MetricSamples:
     _of_class: dict[int, MetricSamples] = field(default_factory=dict)
     _scores: list[Any] = field(default_factory=list)  # given as values: a score's key is its place here
 
-    @property
+    @cached_property
     def n(self) -> int:
         return len(self.predictions)
 
@@ -345,6 +395,11 @@ class MetricSamples:
         if self.resampled or name != "sureness" or self.n <= SURENESS_KEPT:
             self._vectors[name] = values
         return values
+
+    def sureness(self, rows: slice) -> Floats:
+        """The confidence of some samples in float64."""
+        known = self.resampled or self.n <= SURENESS_KEPT
+        return np.asarray(self.vector("sureness")[rows] if known else self.predictions.facts.sureness(rows))
 
     def ordered(self, score: Any) -> Sorted:
         """Samples sorted by that score."""
@@ -397,11 +452,22 @@ class MetricSamples:
         return np.cumsum(self.ordered("msp").values, dtype=np.float64)
 
     @cached_property
-    def running_variance(self) -> Floats:
-        """Sums of c (1 - c) from the most confident on."""
-        spread = np.subtract(1.0, self.ordered("msp").values, dtype=np.float64)
-        spread *= self.ordered("msp").values
-        return np.cumsum(spread, out=spread)
+    def _sums(self) -> dict[str, RunningSums]:
+        return {}
+
+    def sums_of(self, name: str, at: Indices) -> Floats:
+        """Sums of `confidence`, `errors` or the `variance` c (1 - c) before positions, from the most confident on."""
+        if name not in self._sums:
+            ordered = self.ordered("msp")
+
+            def values(places: Any) -> Floats:
+                if name == "errors":
+                    return ordered.wrong[places].astype(np.float64)
+                sure = ordered.values[places].astype(np.float64, copy=False)
+                return sure if name == "confidence" else (1.0 - sure) * sure
+
+            self._sums[name] = RunningSums(values, self.n)
+        return self._sums[name].at(at)
 
     def positions(self, binning: str, bins: int, closed: str) -> NDArray[np.intp]:
         """How many samples lie in the bins above each edge, from 1 down to 0: positions in the sorted order."""
@@ -423,7 +489,7 @@ class MetricSamples:
         That is the order of the sort that keeps the permutation; of the other, errors come last.
         """
         ordered = self.ordered("msp")
-        if ordered.order is not None or not ordered.tied.any():
+        if ordered.order is not None or not ordered.has_ties:
             return
         inside = at[(at > 0) & (at < self.n)]
         cut = inside[ordered.values[inside - 1] == ordered.values[inside]]
@@ -502,6 +568,9 @@ class View:
         check_choice(binning, ("width", "mass"), "binning")
         check_choice(closed, ("right", "left"), "closed")
         check_range(bins, "bins", 1)
+        return self.derived(("bins", binning, bins, closed), lambda: self._bins(binning, bins, closed))
+
+    def _bins(self, binning: str, bins: int, closed: str) -> BinSums:
         if binning == "mass" and self.weights is not None:
             return self._mass_of_resample(bins)
         at = self.base.positions(binning, bins, closed)
@@ -513,6 +582,8 @@ class View:
 
     def sums_before(self, at: Indices) -> tuple[Floats, Floats, Floats]:
         """Weight, errors and confidence of the samples before each position, from the most confident on."""
+        if self.weights is None and self.wrong is None:
+            return at.astype(np.float64), self.base.sums_of("errors", at), self.base.sums_of("confidence", at)
         weights, *others = self._cumulative
         count = at.astype(np.float64) if weights is None else np.where(at > 0, weights[at - 1], 0.0)
         errors, confidence = (np.where(at > 0, v[at - 1], 0.0) for v in others)
@@ -577,9 +648,8 @@ class View:
         """Where an edge cuts through equal confidences, the later of the input go to the upper bin."""
         if self.wrong is not None:
             return
-        cumulative = self._cumulative[1]
         for begin, flags in self.base.parted_ties(at):
-            before = cumulative[begin - 1] if begin else 0.0
+            before = self.sums_before(np.array([begin]))[1][0]
             for k in np.flatnonzero((at > begin) & (at < begin + len(flags))):
                 errors[k] = before + np.count_nonzero(flags[: at[k] - begin])
 

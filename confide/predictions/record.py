@@ -1033,6 +1033,20 @@ def class_values(predictions: Predictions, purpose: str) -> Tensor:
     return outputs.probs if isinstance(outputs, ProbabilityOutputs) else outputs.need_logits(purpose)
 
 
+def label_doubt(predictions: Predictions) -> str:
+    """A question where no label is 0 and the class before each label is predicted more often than the label."""
+    if not predictions.has_labels or not len(predictions) or int(predictions.labels.min()) != 1:
+        return ""
+    predicted = predictions.facts.predicted
+    if predicted is None:
+        return ""
+    before = int((predicted == predictions.labels - 1).sum())
+    if before <= int(predictions.facts.correct.sum()):
+        return ""
+    share = before / len(predictions)
+    return f"no label is 0, and the class before the label is predicted for {share:.0%}: do labels start at 1?"
+
+
 def class_words(predictions: Predictions) -> list[str]:
     """What the classes are called: their names, or their numbers."""
     return list(predictions.class_names or map(str, range(predictions.num_classes)))

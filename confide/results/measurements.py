@@ -185,6 +185,13 @@ class Measurement:
         return {**row, "low": low, "high": high}
 
 
+def row_like(row: Measurement, **values: Any) -> Measurement:
+    """The same with other values of some fields, in a fifth of the time: a frozen record sets each field by a call."""
+    other = object.__new__(Measurement)
+    other.__dict__.update(row.__dict__, **values)
+    return other
+
+
 @dataclass(frozen=True)
 class CurveKind:
     """What a kind of curve shows, the columns it must have, and those that it may have besides."""
@@ -277,8 +284,13 @@ class Curve:
     @classmethod
     def of(cls, kind: str, columns: Mapping[str, Iterable[Any]], **whose: Any) -> Curve:
         """The curve of any columns of numbers, such as arrays."""
-        plain = {name: v.tolist() if hasattr(v, "tolist") else v for name, v in columns.items()}
-        return cls(kind, {name: tuple(map(float, column)) for name, column in plain.items()}, **whose)
+        return cls(kind, {name: _floats(column) for name, column in columns.items()}, **whose)
+
+
+def _floats(column: Any) -> tuple[float, ...]:
+    values = column.tolist() if hasattr(column, "tolist") else column
+    are_floats = getattr(getattr(column, "dtype", None), "kind", None) == "f"
+    return tuple(values if are_floats else map(float, values))
 
 
 @dataclass(frozen=True)

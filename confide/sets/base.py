@@ -40,8 +40,9 @@ PURPOSE = "a prediction set"
 
 @dataclass(frozen=True, kw_only=True)
 class SetSpec(OptionSpec):
-    """What is said of a score: whether it needs the classes `ordered` by falling probability, and for each option
-    that is `tuned` where it is None the values to try; whether without draws it is the rank `alone`.
+    """What is said of a score: whether it needs the classes `ordered` by falling probability, or falls with a class's
+    own probability and looks at nothing else; for each option that is `tuned` where it is None the values to try;
+    whether without draws it is the rank `alone`.
     """
 
     ordered: bool = True
@@ -114,9 +115,6 @@ def threshold_of(scores: Floats, coverage: float) -> float | None:
 
 # Scores of rows, in blocks.
 
-RANK_SHARES = (1.0, 0.5, 0.25)
-"""Where a given number of classes is asked for: shares of the average probability above which they are looked for."""
-
 
 @dataclass(frozen=True, eq=False)
 class SetScore:
@@ -140,7 +138,7 @@ class SetScore:
         """The score of every sample's label."""
         classes = labels.cpu().numpy()
         scores = np.empty(len(predictions))
-        for rows, probs, draws in _blocks(predictions, self.seed):
+        for rows, probs, draws in self._blocks(predictions):
             own = classes[rows][:, None]
             if not self.method.spec.ordered:
                 scores[rows] = self._scores(np.take_along_axis(probs, own, axis=1), draws)[:, 0]
@@ -167,10 +165,12 @@ class SetScore:
             top: whether the likeliest class is always admitted.
         """
         by_class, early = limits.shape[0] == 1 and limits.shape[1] > 1, 1.0
-        for rows, probs, draws in _blocks(predictions, self.seed):
+        least: NDArray[np.floating] | None = None
+        for rows, probs, draws in self._blocks(predictions):
             own = limits if len(limits) == 1 else limits[rows]
             if not self.method.spec.ordered:
-                inside = self._scores(probs, draws) <= own
+                least = self._least_probabilities(limits, probs.dtype) if least is None else least
+                inside = probs >= (least if len(least) == 1 else least[rows])
             elif by_class:
                 inside, early = self._by_class(probs, draws, own[0], early >= 0.5)
             elif self.rank_alone:
@@ -178,8 +178,33 @@ class SetScore:
             else:
                 inside = self._first_classes(probs, draws, np.broadcast_to(own, (len(probs), 1)))
             if top:
-                inside[np.arange(len(inside)), probs.argmax(axis=1)] = True
+                # With one limit for all classes the likeliest is missing from empty sets alone.
+                lacking = np.arange(len(inside)) if by_class else np.flatnonzero(~inside.any(axis=1))
+                inside[lacking, probs[lacking].argmax(axis=1)] = True
             yield rows, inside
+
+    def _least_probabilities(self, limits: Floats, dtype: np.dtype[Any]) -> NDArray[np.floating]:
+        """The smallest numbers whose score is within the limits, exactly: comparing them saves scoring every class.
+
+        Halving over the bits of floats, which have the order of the floats themselves.
+        """
+        bits = np.dtype(f"u{dtype.itemsize}").type
+        values, places = np.unique(limits, return_inverse=True)
+        low = np.zeros(len(values), dtype=bits)
+        high = np.full(len(values), np.array(np.inf, dtype=dtype).view(bits))
+        for _ in range(8 * dtype.itemsize):
+            middle = (low + high) // bits(2)
+            within = self._scores(middle.view(dtype)[:, None], np.zeros((1, 1)))[:, 0] <= values
+            low, high = np.where(within, low, middle + bits(1)), np.where(within, middle, high)
+            low = np.minimum(low, high)
+        return np.asarray(high.view(dtype)[places.reshape(limits.shape)])
+
+    def _blocks(self, predictions: Predictions) -> Iterator[tuple[slice, NDArray[np.floating], Floats]]:
+        """(rows, their probabilities, a draw each) by blocks of rows; zeros where nothing is drawn."""
+        drawn = self.options.get("randomized", False)
+        draws = sample_draws(predictions, self.seed) if drawn else np.zeros(len(predictions))
+        for rows, probs in probability_blocks(predictions, PURPOSE):
+            yield rows, probs, draws[rows, None]
 
     def _first_classes(self, probs: NDArray[np.floating], draws: Floats, limits: Floats) -> NDArray[np.bool_]:
         """Scores rise along the order, so that a set is its first classes: mostly few, which need no sorted row."""
@@ -202,16 +227,11 @@ class SetScore:
         """Where the rank alone decides: as many of the likeliest classes as have a score within the limit."""
         sizes, num_classes = np.searchsorted(self._ranked(probs), limits, side="right"), probs.shape[1]
         last = np.where(sizes == 0, np.inf, -np.inf).astype(probs.dtype)
-        left = np.flatnonzero((sizes > 0) & (sizes < num_classes))
-        for share in RANK_SHARES:
-            few = _likely(probs if len(left) == len(probs) else probs[left], share)
-            ends = few.count >= sizes[left[few.rows]]
-            rows = left[few.rows[ends]]
-            last[rows] = few.probs[ends, sizes[rows] - 1]
-            left = np.delete(left, few.rows[ends])
-        for size in np.unique(sizes[left]):
-            rows = left[sizes[left] == size]
-            last[rows] = np.partition(probs[rows], num_classes - size, axis=1)[:, num_classes - size]
+        for size in np.unique(sizes[(sizes > 0) & (sizes < num_classes)]):
+            rows = np.flatnonzero(sizes == size)
+            own = np.array(probs if len(rows) == len(probs) else probs[rows])
+            own.partition(num_classes - size, axis=1)
+            last[rows] = own[:, num_classes - size]
         return _first(probs, last[:, None], sizes)
 
     def _by_class(
@@ -268,13 +288,6 @@ def _first(probs: NDArray[np.floating], last: NDArray[np.floating], size: NDArra
     return inside
 
 
-def _blocks(predictions: Predictions, seed: int) -> Iterator[tuple[slice, NDArray[np.floating], Floats]]:
-    """(rows, their probabilities, a draw each) by blocks of rows."""
-    draws = sample_draws(predictions, seed)
-    for rows, probs in probability_blocks(predictions, PURPOSE):
-        yield rows, probs, draws[rows, None]
-
-
 def sample_draws(predictions: Predictions, seed: int) -> Floats:
     """A uniform number a sample, keyed by seed, id and the outputs: a second call draws the same again.
 
@@ -325,10 +338,10 @@ def _whole(probs: NDArray[np.floating], rows: NDArray[np.int64], *, classes: boo
     return ClassOrder(rows, np.negative(values, out=values), count)
 
 
-def _likely(probs: NDArray[np.floating], share: float = 1.0, *, classes: bool = False) -> ClassOrder:
-    """The classes above this share of the average probability, of rows that have few: most sets end among these."""
+def _likely(probs: NDArray[np.floating], *, classes: bool = False) -> ClassOrder:
+    """The classes above the average probability, of rows that have few: most sets end among these."""
     num_classes = probs.shape[1]
-    likely = probs > probs.dtype.type(share / num_classes)
+    likely = probs > probs.dtype.type(1 / num_classes)
     count = row_counts(likely)
     many = count > max(num_classes // 8, 2)
     rows = np.flatnonzero(~many)

@@ -25,7 +25,7 @@ from confide.files import formats
 from confide.files.fitted import load_fitted
 from confide.numerics.blocks import one_thread
 from confide.numerics.minimise import lbfgs
-from confide.predictions import Predictions, class_values, class_words
+from confide.predictions import Predictions, class_values, class_words, label_doubt
 from confide.registry import Method
 from confide.sets.base import (
     PURPOSE,
@@ -132,6 +132,8 @@ def fit(
         choosing, chosen = predictions.take(~rows), " and ".join(choices)
         notes = [f"{len(choosing):,} of {len(predictions):,} samples chose {chosen}, the others the thresholds"]
         options |= tuned(method, options, choosing, coverage, seed)
+    if doubt := label_doubt(predictions):
+        notes.append(doubt)
     fitted_on = predictions.take(rows) if choices else predictions
     score = SetScore(method, options, seed)
     scores = score.of_labels(fitted_on, fitted_on.labels)

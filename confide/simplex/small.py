@@ -49,8 +49,10 @@ class Batch:
         self.of, self.z, self.labels = of, z, labels
         n, self.rows = len(labels), of.arange(len(labels))
         if of is np:
-            # The reductions themselves: numpy's methods take longer to find them than a small batch takes.
-            self.shifted = z - np.maximum.reduce(z, 0)
+            # The reductions themselves: numpy's methods take longer to find them than a small batch takes. Along rows
+            # torch finds the largest in half the time.
+            top = np.maximum.reduce(z, 0) if z.flags.c_contiguous else torch.from_numpy(z.T).amax(1).numpy()
+            self.shifted = z - top
             self.exps = np.exp(self.shifted)
             self.total = np.add.reduce(self.exps, 0)
             by_column = self.shifted.flags.c_contiguous

@@ -33,3 +33,22 @@ def test_the_share_of_dropout_is_chosen_by_val_and_only_where_all_seeds_are_ther
     assert judge.chosen_dropout(rows, 16) == "dropout0.2"
     assert judge.chosen_dropout([*rows, row("dropout0.5", 4, 0.2)], 16) == "dropout0.5"
     assert judge.chosen_dropout(rows[:4], 16) == ""
+
+
+def test_losses_are_compared_with_cross_entropy_by_seed_and_only_where_all_seeds_are_there():
+    def row(method, seed, nll):
+        clean = {"temperature": {"nll": nll}}
+        return {"plan": "resplits", "epochs": 50, "method": method, "seed": seed, "clean": clean}
+
+    # Seeds differ by far more than losses: only the differences by seed tell them apart. Differences .01 and .03 in
+    # turn: mean .018, t = .018 / (.01095 / sqrt(5)) = 3.674 with 4 degrees of freedom, p = .0213.
+    plain = [row("cross_entropy", seed, 1.0 + seed) for seed in (3, 1, 4, 0, 2)]
+    focal = [row("focal", seed, 1.0 + seed + (0.03 if seed % 2 else 0.01)) for seed in range(5)]
+    table = judge.paired_table([*plain, *focal, row("adafocal", 0, 9.0)], 50)
+    assert "| `focal` | +0.0180 ± 0.0110, p 0.021 | - | - |" in table
+    assert "adafocal" not in table
+    assert "cross_entropy" not in table
+    text = "\n".join(judge.missing_text([*plain, *focal, row("adafocal", 0, 9.0)]))
+    assert "11 of 80 trainings" in text
+    assert "`adafocal` of 50 epochs (4 of 5)" in text
+    assert "`focal` of 50 epochs" not in text

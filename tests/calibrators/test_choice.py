@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from confide import Predictions, calibrators
+from confide.calibrators import fitting
 from confide.calibrators.fitting import DEFAULT_CANDIDATES, class_orders, stays_in_order
 from confide.calibrators.groups import label_folds
 from confide.checks import InputError
@@ -113,3 +114,12 @@ def test_ten_copies_of_every_sample_do_not_make_the_choice_surer(made):
     assert (wide.high - wide.low) > 2.5 * (narrow.high - narrow.low)
     with pytest.raises(InputError, match="all 10 predictions lie in one 'image'; give several, or fit one method"):
         calibrators.choose(grouped.take(range(10)))
+
+
+@pytest.mark.parametrize(("n", "few"), [(9, True), (10, False)])
+def test_ten_samples_a_parameter_are_enough(n, few, made):
+    logits, labels = made(n, 3, seed=0)
+    best = fitting.Candidate("temperature", 0.0, -1.0, -2.0, -0.5, 0.01, 0.5, 0, 0)
+    told = fitting.choice_warnings(best, Predictions(logits, labels), "nll")
+    assert [text for text in told if "are few" in text] == [f"{n} validation samples are few for the 1 parameters of "
+                                                            "'temperature'"] * few  # fmt: skip

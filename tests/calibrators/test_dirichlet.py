@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -61,6 +63,16 @@ def test_fewer_samples_than_classes_stay_sane(made):
     calibrator = calibrators.fit("dirichlet", before)
     assert any("fewer than the 10 classes" in note for note in calibrator.notes)
     assert torch.isfinite(calibrator(before).logits).all()
+
+
+def test_a_map_that_predicts_worse_than_one_temperature_says_so(made):
+    def note(n, c):
+        logits, labels = made(n, c, seed=0)
+        notes = calibrators.fit("dirichlet", Predictions(8 * logits, labels)).notes
+        return next((note for note in notes if note.startswith("held out")), None)
+
+    assert re.match(r"held out, its samples have an NLL of .*, with one temperature [12]\.\d+: ", note(100, 10))
+    assert note(1000, 5) is None
 
 
 @pytest.mark.parametrize("odir", [True, False])

@@ -8,6 +8,7 @@ import torch
 from sklearn.isotonic import IsotonicRegression
 
 from confide import Predictions, calibrators
+from confide.calibrators.binary_maps import venn_abers_table
 from confide.calibrators.probability_maps import isotonic_nodes
 
 
@@ -79,3 +80,20 @@ def test_what_was_never_seen_stays_possible(made):
     loss = {a: float(calibrators.fit("isotonic", val, pseudo_count=a)(other).facts.need("nll").mean()) for a in (0, 1)}
     assert loss[1] < loss[0] - 0.1
     assert float(calibrators.fit("isotonic", val, pseudo_count=1)(other).logits.exp().min()) > 1 / (2 * (200 + 10))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_venn_abers_is_two_regressions_with_the_new_point_in(seed):
+    """Few points, so that the first of them are pooled; the new one lies on, between and beyond them."""
+    random = np.random.default_rng(seed)
+    scores, hits = random.integers(1, 6, 7) / 8, random.random(7) < 0.5
+    tables = venn_abers_table(scores, hits)
+    edges = [0.0, *tables["scores"], 1.0]
+    for place in range(len(tables["table"])):
+        first = edges[place // 2 + place % 2]
+        new = (first + edges[place // 2 + 1]) / 2  # twice the same where the new point lies on a known one
+        low, high = (
+            IsotonicRegression().fit(np.append(scores, new), np.append(hits, label)).predict([new])[0]
+            for label in (0.0, 1.0)
+        )
+        assert tables["table"][place] == pytest.approx(high / (1 - low + high), abs=1e-12)

@@ -8,6 +8,7 @@ import torch
 from torch.nn import functional
 
 from confide import Predictions, calibrators
+from confide.calibrators.temperature_scaling import TemperedRows
 
 
 def test_golden_vector(val, test, golden):
@@ -101,3 +102,21 @@ def test_a_few_separable_samples_do_not_break_the_search(seed):
     assert "every validation prediction is right" in right.notes[0]
     wrong = calibrators.fit("temperature", Predictions(logits, 1 - logits.argmax(1)))
     assert wrong.temperature > 1
+
+
+@pytest.mark.parametrize("criterion", ["nll", "squares"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_slopes_of_the_search_are_those_of_its_loss(criterion, weighted, made):
+    """At scales on both sides of the best: what the search steps by is what it looks for."""
+    logits, labels = made(60, 4, seed=5)
+    weights = np.linspace(0.5, 1.5, 60) if weighted else None
+    moments = TemperedRows(logits.double(), labels, weights).moments_of(criterion)
+    for scale in (0.2, 1.0, 3.0):
+        value, slope, curvature = moments(scale)
+        below, above = (moments(scale * np.exp(step)) for step in (-1e-4, 1e-4))
+        assert slope == pytest.approx((above[0] - below[0]) / 2e-4, rel=1e-5, abs=1e-7)
+        assert curvature == pytest.approx((above[1] - below[1]) / 2e-4, rel=1e-5, abs=1e-7)
+        shares = torch.softmax(scale * logits.double(), dim=1)
+        wrong = shares - functional.one_hot(labels, 4)
+        each = -shares.gather(1, labels[:, None]).log().squeeze(1) if criterion == "nll" else (wrong**2).sum(dim=1)
+        assert value == pytest.approx(float((each * (1 if weights is None else torch.from_numpy(weights))).mean()))

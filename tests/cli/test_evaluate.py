@@ -165,6 +165,13 @@ def test_operating_point_is_saved_and_applied(folder, capsys):
     assert "predicted class" in capsys.readouterr().out
 
 
+def test_the_score_of_confidence_and_correctness_is_called_confidence(tmp_path, capsys):
+    path = tmp_path / "pairs.csv"
+    path.write_text("correct,confidence\n" + "1,0.9\n" * 60 + "0,0.2\n" * 20)
+    assert main(["operating-point", str(path), "--risk", "0.1"]) == 0
+    assert capsys.readouterr().out.startswith("accept a prediction if confidence >= 0.9")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -225,6 +225,8 @@ def test_class_weights_multiply_each_sample_and_divide_the_mean(word: str) -> No
     module = losses.create(word, class_weights=weights)
     mean = module(logits, labels, **needs_of(word, 12))
     torch.testing.assert_close(mean, (each * weights[labels]).sum() / weights[labels].double().sum())
+    light = losses.create(word, class_weights=weights / 1000)(logits, labels, **needs_of(word, 12))
+    torch.testing.assert_close(light, mean)
     with pytest.raises(InputError, match="class_weights must be 5 numbers"):
         values(word, {}, logits, labels, class_weights=[1.0, 2.0])
 

@@ -140,3 +140,11 @@ def test_probabilities_are_not_taken_for_logits(training):
 def test_an_empty_recorder_says_so():
     with pytest.raises(InputError, match="at least one epoch"):
         difficulty.score("confusion", difficulty.Recorder(np.arange(3)))
+
+
+@pytest.mark.parametrize("shape", [(4,), (4, 1), (4, 2, 1), ()])
+@pytest.mark.parametrize("kind", ["probs", "logits"])
+def test_only_rows_of_two_classes_or_more_are_recorded(shape, kind):
+    recorder = difficulty.Recorder(np.arange(4), np.zeros(4, int), kind=kind)
+    with pytest.raises(InputError, match="must be n x c with at least two classes"):
+        recorder.record(0, np.arange(4), np.ones(shape))

@@ -8,6 +8,7 @@ from PIL import Image, ImageFilter
 from confide import Predictions, difficulty
 from confide.checks import InputError
 from confide.difficulty.label_errors import (
+    AMBIGUOUS,
     BINS,
     FINENESS,
     OUTLIER,
@@ -54,6 +55,19 @@ def test_samples_between_two_classes_are_ambiguous(noisy):
     verdict = difficulty.verdicts(rows, labels).verdict
     assert (np.isin(verdict[40:50], ["ambiguous", "atypical"])).mean() > 0.7
     assert (verdict[60:] == "ambiguous").mean() < 0.05
+
+
+def test_a_sample_is_ambiguous_whichever_of_its_two_classes_it_is_called():
+    draw = np.random.default_rng(0)
+    truth = np.arange(900) % 3
+    rows = np.array([[-1.2, 0.0], [1.2, 0.0], [0.0, 9.0]])[truth] + draw.normal(size=(900, 2))
+    found = difficulty.verdicts(rows, truth)
+    two = found.verdict == "ambiguous"
+    assert two.sum() > 50
+    assert 0.3 < (found.fit.suggested == truth)[two].mean() < 0.95
+    assert ((found.fit.suggested == truth) | (found.fit.second == truth))[two].all()
+    assert (found.fit.runner_up[two] >= AMBIGUOUS).all()
+    assert not two[truth == 2].any()
 
 
 def test_samples_of_no_class_are_atypical(noisy):
@@ -188,6 +202,7 @@ def test_a_short_list_must_be_surer_than_a_long_one_of_the_same_share():
             suggested=np.ones(10 * copies, dtype=int),
             false_chance=np.full(10 * copies, 0.08),
             false_chance_sd=np.zeros(10 * copies),
+            mirror_chance=np.ones(10 * copies),
         )
         labels = np.zeros(10 * copies, dtype=int)
         return _listed(judged, labels, np.ones(10 * copies, dtype=bool), 0.2)[1]
@@ -197,9 +212,54 @@ def test_a_short_list_must_be_surer_than_a_long_one_of_the_same_share():
     assert limit(4).false_discovery_limit == pytest.approx(0.1506, abs=1e-4)
 
 
+def test_a_list_that_mirror_images_would_fill_too_is_cut_or_empty():
+    chance = np.linspace(0.01, 0.03, 100)
+
+    def listed(images):
+        judged = SimpleNamespace(
+            suggested=np.ones(100, dtype=int),
+            false_chance=chance,
+            false_chance_sd=np.zeros(100),
+            mirror_chance=np.append(chance[99 :: -100 // images][:images], np.ones(100 - images)),
+        )
+        return _listed(judged, np.zeros(100, dtype=int), np.ones(100, dtype=bool), 0.2)[1]
+
+    assert listed(4).false_discovery_rate == pytest.approx(0.02)  # 2 expected: P(4 or more) = .14
+    # P(6 or more of 2) = .017, so the images are believed: at most 11.8 of 100, by Poisson's upper 95 % limit for 6.
+    assert listed(6).false_discovery_rate == pytest.approx(0.06)
+    assert listed(6).false_discovery_limit == pytest.approx(0.1184, abs=1e-4)
+    assert listed(20).listed == 0  # at most 29.1 of 100
+
+
+def test_heavy_tails_do_not_make_labels_look_wrong():
+    for seed in range(4):
+        draw = np.random.default_rng([9, seed])
+        true = draw.integers(0, 10, 2000)
+        rows = (3.0 * np.eye(10, 16)[true] + draw.standard_t(3, size=(2000, 16))).astype(np.float32)
+        found = difficulty.verdicts(rows, true)
+        assert found.evidence.disagreeing > 300
+        assert len(found.suspects()) <= 2  # 12 to 60 where the mirror images are not asked
+
+
+def test_mirror_images_of_right_labels_are_suspects_about_as_often_as_the_samples():
+    draw = np.random.default_rng(3)
+    true = draw.integers(0, 4, 4000)
+    rows = (2.0 * np.eye(4, 8)[true] + draw.normal(size=(4000, 8))).astype(np.float32)
+    moved = draw.random(4000) < 0.1
+    labels = np.where(moved, (true + draw.integers(1, 4, 4000)) % 4, true)
+    fit = label_fit(rows, labels)
+    suspects, images = fit.false_chance < 1, fit.mirror_chance < 1
+    # A little less often: the samples nearest to other classes are left out of the means, which moves these apart.
+    assert 0.7 < images[~moved].mean() / suspects[~moved].mean() < 1.1
+    assert suspects[moved].mean() > 0.8 > 0.1 > images[moved].mean()
+
+
 def test_a_label_that_is_likelier_right_than_wrong_is_not_listed_behind_sure_ones():
     judged = SimpleNamespace(
-        suggested=np.ones(7, dtype=int), false_chance=np.array([0.0] * 6 + [1.0]), false_chance_sd=np.zeros(7)
+        suggested=np.ones(7, dtype=int),
+        false_chance=np.array([0.0] * 6 + [1.0]),
+        false_chance_sd=np.zeros(7),
+        mirror_chance=np.ones(7),
     )
     wrong, evidence = _listed(judged, np.zeros(7, dtype=int), np.ones(7, dtype=bool), 0.2)
     assert wrong.tolist() == [True] * 6 + [False]  # one right label of seven would keep the rate, 14 %

@@ -7,7 +7,7 @@ import pytest
 
 import confide
 from confide.evaluation import evaluate
-from confide.evaluation.curves import reliability, risk_coverage
+from confide.evaluation.curves import SMOOTH_EDGES, _cell_starts, reliability, risk_coverage
 from confide.metrics.base import metric_samples
 from confide.metrics.view import Design, View
 
@@ -72,3 +72,9 @@ def test_the_test_in_bins_rejects_calibrated_samples_in_5_of_100_draws():
         columns = reliability(View(metric_samples(predictions)), "width", 20, True, 0).columns
         rejected += columns["p_value"][0] < 0.05
     assert rejected <= 0.05 * draws + 3 * (0.05 * 0.95 * draws) ** 0.5
+
+
+def test_cells_of_the_smooth_curve_begin_where_a_search_finds_them() -> None:
+    rng = np.random.default_rng(0)
+    values = np.sort(np.concatenate([rng.random(500), SMOOTH_EDGES[::7], np.nextafter(SMOOTH_EDGES[::9], 0), [0, 1]]))
+    assert np.array_equal(_cell_starts(values), np.searchsorted(values, SMOOTH_EDGES))

@@ -11,6 +11,7 @@ import confide
 from confide import Evaluation, Predictions, Scores, metrics
 from confide.checks import InputError
 from confide.evaluation import join
+from confide.evaluation.evaluate import MOST_GROUPS, column_groups
 from confide.metrics import table_words
 from confide.results import About
 
@@ -70,6 +71,16 @@ def test_groups_by_class_difficulty_and_column(evaluation):
     site = evaluation.find("auroc", group="site=a")
     assert site.n == 200
     assert site.value == pytest.approx(float(metrics.auroc(predictions.take(np.arange(0, 400, 2)))))
+
+
+@pytest.mark.parametrize("how", [True, False])
+def test_a_metric_of_a_group_stands_once_in_the_table(how):
+    evaluation = confide.evaluate(simulated(), by=["class", "predicted"], intervals=how)
+    rows = [(row.group, row.metric, row.score) for row in evaluation.measurements]
+    assert len(rows) == len(set(rows))
+    assert {"accuracy", "confidence_gap", "nll", "brier", "ece"} <= {
+        metric for group, metric, _ in rows if group == "class=1"
+    }
 
 
 def test_the_gap_of_a_predicted_class_is_that_of_its_predictions():
@@ -368,6 +379,11 @@ def test_labels_from_one_that_fit_the_classes_are_asked_about():
         "no label is 0, and the class before the label is predicted for 100%: do labels start at 1?",
     )
     assert not confide.evaluate(Predictions(logits, labels), ["accuracy"], intervals=False).warnings
+    val, (question,) = Predictions(logits, labels + 1, split="val"), shifted.warnings
+    assert question in confide.calibrators.fit("temperature", val).notes
+    assert question in confide.sets.fit("lac", val).notes
+    with pytest.warns(UserWarning, match="do labels start at 1"):
+        confide.operating_point(val, risk=0.2)
 
 
 @pytest.mark.parametrize(
@@ -403,3 +419,9 @@ def test_a_group_that_one_image_holds_has_no_interval_of_width_zero():
             assert m.low < m.value < m.high
     alone = confide.evaluate(pixels.take(np.flatnonzero(pixels.columns["image"] == 2)), ["accuracy", "ece"])
     assert all(not m.bounds or math.isnan(m.low) for m in alone.measurements)
+
+
+def test_a_column_is_grouped_by_up_to_a_hundred_values():
+    assert len(column_groups("site", np.arange(MOST_GROUPS)).names) == MOST_GROUPS == 100
+    with pytest.raises(InputError, match="at most 100 different values to group by, got 101"):
+        column_groups("site", np.arange(MOST_GROUPS + 1))

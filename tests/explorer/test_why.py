@@ -106,6 +106,17 @@ def test_confused_classes_are_counted_with_how_sure_they_are(client):
     assert found["wrong"] == len(cells) == sum(p["count"] for p in found["pairs"])
 
 
+def test_samples_whose_class_only_another_model_was_told_are_confused_with_none(serve, run_folder):
+    """Samples have the labels of the first model's file; of another model it is known all the same what was wrong."""
+    path = run_folder / "predictions" / "plain-val.parquet"
+    told = Predictions.load(path)
+    Predictions(told.logits, None, told.ids, "val", class_names=told.class_names).save(path)
+    client = serve(run_folder)
+    assert client.get("find", split="val", outcome="wrong", model="other-loss")["count"] > 0
+    found, of_test = (client.get("confusion", model="other-loss", **only) for only in ({}, {"split": "test"}))
+    assert found["confusion"] == of_test["confusion"]
+
+
 def test_a_planted_slice_is_found_and_is_a_filter(serve, tmp_path):
     rng = np.random.default_rng(0)
     night, sure = rng.random(4000) < 0.1, rng.uniform(0.7, 1.0, 4000)

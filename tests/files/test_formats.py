@@ -1,7 +1,9 @@
+import json
 import os
 
 import numpy as np
 import pytest
+import torch
 
 from confide.checks import InputError
 from confide.files import formats
@@ -116,3 +118,26 @@ def test_words_of_a_csv_saved_as_npz_are_read_again(tmp_path):
     with pytest.raises(InputError, match=r"column 'mixed' must be numbers or words all through for npz"):
         formats.write_table(tmp_path / "mixed.npz", {"mixed": np.array(["a", None], dtype=object)})
     assert not (tmp_path / "mixed.npz").exists()
+
+
+def test_a_line_of_more_than_a_megabyte_is_read(tmp_path):
+    lines = [{"id": "a", "text": "x" * 1_200_000}, {"id": "b", "text": "y"}]
+    (tmp_path / "long.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    columns, _ = formats.read_table(tmp_path / "long.jsonl")
+    assert [len(text) for text in columns["text"]] == [1_200_000, 1]
+
+
+def test_the_columns_of_a_folder_are_those_of_its_first_file(tmp_path):
+    for name, column in (("b", "later"), ("a", "first")):
+        formats.write_table(tmp_path / f"{name}.parquet", {column: np.arange(2)})
+    assert formats.column_names(tmp_path) == ["first"]
+
+
+def test_notes_of_a_checkpoint_are_in_order_whatever_their_letters(tmp_path):
+    """So that the same values are the same bytes."""
+    notes = {name: f'["{name}", "größe 量"]' for name in "hgfedcba"}
+    formats.write_checkpoint(tmp_path / "w.safetensors", {"w": torch.zeros(2)}, notes)
+    content = (tmp_path / "w.safetensors").read_bytes()
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
+    assert list(header) == sorted(header)
+    assert {name: header[name] for name in notes} == notes

@@ -6,7 +6,9 @@ import json
 import os
 import shutil
 import sqlite3
+import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -379,3 +381,40 @@ def test_names_of_a_folder_cannot_steer_the_terminal(copied):
     lines = [printable(line) for line in start_lines(open_layout(folder), "http://127.0.0.1:1/", True)]
     assert any("Pictures" in line for line in lines)
     assert all(line.isprintable() for line in lines)
+
+
+def test_a_tags_file_whose_pages_stand_for_endless_rows_is_ended(tmp_path, monkeypatch):
+    """Eight pages above one leaf, each of 300 references to the next: 300^8 rows in 57 kB."""
+    from confide.explorer import tags as module
+
+    monkeypatch.setattr(module, "QUERY_SECONDS", 0.1)
+    path, size = tmp_path / "tags.sqlite", 4096
+    TagFile(path).put(SampleTag("test", "a", "drop"))
+    with closing(sqlite3.connect(path)) as connection:
+        (root,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'tags'").fetchone()
+    data = bytearray(path.read_bytes())
+    pages = [bytes(data[(root - 1) * size : root * size])]
+    for _ in range(8):
+        pages.append(_inner_page(len(data) // size + len(pages), size))
+    data[(root - 1) * size : root * size] = _inner_page(len(data) // size + len(pages), size)
+    data += b"".join(pages)
+    data[28:32] = (len(data) // size).to_bytes(4, "big")
+    path.write_bytes(data)
+    began = time.monotonic()
+    with pytest.raises(InputError, match="interrupted; move the file away"):
+        TagFile(path).all()
+    assert time.monotonic() - began < 20
+
+
+def _inner_page(child: int, size: int, children: int = 300) -> bytes:
+    """A page of a table's tree that refers to the same page so many times."""
+    cell, page = child.to_bytes(4, "big") + b"\x0a", bytearray(size)
+    cells = children - 1
+    page[0] = 5
+    page[3:5], page[5:7] = cells.to_bytes(2, "big"), (size - cells * len(cell)).to_bytes(2, "big")
+    page[8:12] = child.to_bytes(4, "big")
+    for k in range(cells):
+        at = size - (k + 1) * len(cell)
+        page[at : at + len(cell)] = cell
+        page[12 + 2 * k : 14 + 2 * k] = at.to_bytes(2, "big")
+    return bytes(page)

@@ -7,6 +7,7 @@ from sklearn.base import clone
 from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import ShuffleSplit
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -70,6 +71,16 @@ def data():
 
 def ece(classifier, X, y):
     return float(metrics.ece(Predictions.from_probs(classifier.predict_proba(X), y, class_names=("a", "b", "c"))))
+
+
+def test_one_fold_alone_is_enough(data):
+    X, y, _, _ = data
+    fold = ShuffleSplit(1, test_size=0.4, random_state=0)
+    fitted = ConfideClassifier(LogisticRegression(), cv=fold).fit(X, y)
+    ((train, held),) = fold.split(X, y)
+    inner = LogisticRegression().fit(X[train], y[train])
+    alone = ConfideClassifier(inner, cv="prefit").fit(X[held], y[held])
+    assert fitted.calibrator_.temperature == pytest.approx(alone.calibrator_.temperature)
 
 
 @pytest.mark.parametrize("calibrator", ["temperature", "isotonic", "choose"])

@@ -174,7 +174,7 @@ def _calibrated(word: str, shape: str) -> Any:
 
 
 def _still(text: str) -> str:
-    return text[:60]
+    return text.partition(" with a slope of ")[0][:60]  # how steep it is there hangs on the processor
 
 
 def _sets(word: str, shape: str) -> Any:

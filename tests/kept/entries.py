@@ -6,21 +6,17 @@ writes tests/kept/FAMILY.json anew; look at the difference before it is committe
 
 from __future__ import annotations
 
-import atexit
-import json
 import math
 import re
-import shutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stdout
 from dataclasses import asdict, is_dataclass
 from functools import cache, partial
 from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -532,19 +528,25 @@ def _schedule(word: str, own: dict[str, Any]) -> Any:
 
 def loss_entries() -> Iterator[tuple[str, Callable[[], Any]]]:
     """Values and gradients: of a batch, of one sample, of equal logits, of logits far apart, in both precisions."""
-    from tests.conformance.test_losses import CASES
+    from tests.conformance.test_losses import CASES, SOFT
 
     for word, options in CASES:
-        for n, scale in ((12, 2.0), (1, 2.0), (6, 0.0), (6, 40.0)):
+        # Which of samples that are all but sure comes first hangs on the rounding of a processor.
+        far = () if (word, options.get("form")) == ("aurc", "released") else ((6, 40.0),)
+        for n, scale in ((12, 2.0), (1, 2.0), (6, 0.0), *far):
             yield f"{word} {options} {n} {scale}", partial(_loss, word, options, n, scale)
+        if word in SOFT:
+            yield f"{word} {options} soft", partial(_loss, word, options, 12, 2.0, soft=True)
 
 
-def _loss(word: str, options: dict[str, Any], n: int, scale: float) -> Any:
+def _loss(word: str, options: dict[str, Any], n: int, scale: float, soft: bool = False) -> Any:
     from tests.conformance.test_losses import batch, needs_of
 
     results = []
     for kind in (torch.float64, torch.float32)[: 1 + (n == 12)]:
         logits, own = batch(n, 5, scale)
+        if soft:
+            own = logits.flip(0).softmax(dim=1).to(kind)
         logits = logits.to(kind).requires_grad_()
         module = losses.create(word, reduction="none", **options)
         values = module(logits, own, **needs_of(word, n))
@@ -639,6 +641,19 @@ def _or_line(call: Callable[[], Any]) -> Any:
         return str(error)
 
 
+def _each(call: Callable[..., Any], *values: Any) -> Any:
+    """What it says of every value in turn: the line that refuses it, or what comes of it."""
+    return [_or_line(lambda value=value: _shown(call(value))) for value in values]
+
+
+def _shown(value: Any) -> Any:
+    return value if isinstance(value, (str, int, float, dict, list, tuple, np.ndarray)) else "taken"
+
+
+def _split(inputs: Any, n: int) -> Any:
+    return confide.data.Split(inputs, np.arange(n) % 3, np.array([f"s{k}" for k in range(n)]))
+
+
 def _read(name: str, text: str) -> Any:
     with TemporaryDirectory() as folder:
         path = Path(folder) / name
@@ -667,679 +682,6 @@ def _data(name: str, text: str) -> Any:
         return {"kind": dataset.kind, "names": dataset.class_names, "splits": splits}
 
 
-# Answers of language models, pixels and boxes.
-
-
-def told(make: Callable[[], Any]) -> Any:
-    """All that a record tells, and what was warned of; or the one line that refuses."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        record = _or_line(make)
-    lines = [str(warning.message) for warning in caught]
-    if isinstance(record, str):
-        return {"line": record, "warned": lines}
-    facts = record.facts
-    return {
-        "shown": repr(record),
-        "ids": [str(own) for own in record.ids[:30]],
-        "labels": record.labels.tolist() if record.has_labels else None,
-        "right": None if facts.right is None else facts.correct.tolist(),
-        "confidence": facts.sureness().tolist() if len(record) else [],
-        "columns": {name: [str(v) for v in own[:60]] for name, own in record.columns.items()},
-        "unit": record.unit,
-        "split": record.split,
-        "names": record.class_names,
-        "warned": lines,
-    }
-
-
-def answer_entries() -> Iterator[tuple[str, Callable[[], Any]]]:
-    from confide import answers
-
-    rows = [[-1.0, -2.0, -4.0], [-3.0, -2.0], [0.0, -0.5, -9.0]]
-    choices: dict[str, Any] = {
-        "plain": ((rows, [0, 1, 2]), {}),
-        "lengths": ((rows, [0, 1, 2]), {"lengths": [[1, 2, 3], [4, 1], [9, 1, 1]]}),
-        "lengths of nothing": ((rows,), {"lengths": [[1, 2, 3], [4, 0], [9, 1, 1]]}),
-        "lengths of others": ((rows,), {"lengths": [[1, 2], [4, 1], [9, 1, 1]]}),
-        "topics": ((rows, [0, 0, 0]), {"topics": ["a", "b", "a"], "split": "val", "ids": ["x", "y", "z"]}),
-        "few topics": ((rows,), {"topics": ["a"]}),
-        "one choice": (([[0.0], [1.0, 2.0]],), {}),
-        "words": (([["a", "b"]],), {}),
-        "nested": (([[[1.0, 2.0]]],), {}),
-        "infinite": (([[0.0, float("inf")]],), {}),
-        "no list": ((5,), {}),
-        "a word": (("ab",), {}),
-        "label beyond": ((rows, [0, 2, 0]), {}),
-        "label a word": ((rows, ["0", 1, 0]), {}),
-        "label at the end": ((rows, [2, 1, 2]), {}),
-        "few labels": ((rows, [0, 1]), {}),
-        "many choices": (([list(range(26)), list(range(3))],), {}),
-        "more choices": (([list(range(27))],), {}),
-        "none": (([],), {}),
-    }
-    for name, (args, options) in choices.items():
-        yield f"choice {name}", lambda a=args, o=options: told(lambda: answers.multiple_choice(*a, **o))
-    texts = [
-        "85 %",
-        "I am 0.7 sure",
-        "likely",
-        "unlikely, 3/10",
-        "nothing",
-        "100",
-        "1",
-        "0",
-        "almost certain",
-        "7 of 10",
-    ]
-    texts += ["between 60 % and 80 %", "120 %", "-5 %", "1.0", "ten", "Confidence: 9/10", "50", "0,5", "90%.", ""]
-    yield "stated", lambda: [answers.parse_confidence(text) for text in texts]
-    yield "stated out of ten", lambda: [answers.parse_confidence(text, out_of=10) for text in texts]
-    right = [k % 2 for k in range(len(texts))]
-    for name, options in {
-        "plain": {},
-        "unparsed": {"unparsed": 0.5},
-        "questions": {"questions": [k // 2 for k in range(len(texts))], "topics": ["a"] * len(texts)},
-        "out of range": {"unparsed": 1.5},
-    }.items():
-        yield f"verbalised {name}", lambda o=options: told(lambda: answers.verbalised(texts, right, **o))
-    yield "verbalised of nothing", lambda: told(lambda: answers.verbalised(["nothing"], [1]))
-    yield "verbalised without judgement", lambda: told(lambda: answers.verbalised(texts))
-    samples = [["Paris", "paris.", "Rome"], ["a", "b"], ["x", "x", "y", "y"], ["The end", "end"]]
-    for name, (args, options) in {
-        "plain": ((samples,), {}),
-        "references": ((samples, ["Paris", "b", "y", "an end"]), {}),
-        "several references": ((samples, [["Rome", "Paris"], "b", ["z"], "end"]), {}),
-        "answers": ((samples, ["Paris", "b", "y", "end"]), {"answers": ["Rome", "b", "z", "end"]}),
-        "judged": ((samples,), {"correct": [[1, 1, 0], [0, 1], [1, 1, 0, 0], [0, 0]]}),
-        "judged once": ((samples,), {"correct": [1, 0, 1, 0]}),
-        "judged oddly": ((samples,), {"correct": [[1, 1, 0], [0, 1], [1, 1, 0], [0, 0]]}),
-        "own rule": ((samples,), {"same": lambda a, b: a[0] == b[0]}),
-        "one sample": (([["a"], ["b", "b"]],), {}),
-        "no sample": (([[], ["b", "b"]],), {}),
-    }.items():
-        yield f"agreement {name}", lambda a=args, o=options: told(lambda: answers.agreement(*a, **o))
-    yield "normalised", lambda: [answers.normalised(text) for text in ("The  Cat.", "an A", "7,5 %", " x\ty ", "")]
-    tables = {
-        "stated.csv": ("id,said,right,q,t\na,85 %,1,q1,x\nb,unlikely,0,q1,y\nc,none,1,q2,x\n", {"stated": "said"}),
-        "judged.csv": ("id,said,right\na,85 %,1\nb,unlikely,0\n", {"stated": "said", "correct": "right"}),
-        "asked.csv": (
-            "said,right,q,t\n85 %,1,q1,x\n0.2,0,q1,y\n",
-            {"stated": "said", "correct": "right", "question": "q", "topic": "t", "split": "val"},
-        ),
-        "samples.jsonl": (
-            '{"s": ["a", "a", "b"], "ref": "a", "ok": [1, 1, 0]}\n{"s": ["c", "d"], "ref": "d", "ok": [0, 1]}\n',
-            {"samples": "s", "reference": "ref"},
-        ),
-        "judged.jsonl": (
-            '{"s": ["a", "a", "b"], "ok": [1, 1, 0]}\n{"s": ["c", "d"], "ok": [0, 1]}\n',
-            {"samples": "s", "correct": "ok"},
-        ),
-        "json.csv": (
-            's,ref\n"[""a"", ""a"", ""b""]","[""b"", ""a""]"\n"[""c""]",d\n',
-            {"samples": "s", "reference": "ref"},
-        ),
-        "scalars.csv": ("s\na\nb\n", {"samples": "s"}),
-        "choices.jsonl": ('{"l": [-1, -2], "y": 0}\n{"l": [-3, -2], "y": 0}\n', {"log_probs": "l", "label": "y"}),
-        "both.jsonl": ('{"l": [-1, -2], "y": 0}\n', {"log_probs": "l", "stated": "y"}),
-        "neither.jsonl": ('{"l": [-1, -2], "y": 0}\n', {}),
-        "question.jsonl": ('{"l": [-1, -2], "y": 0}\n', {"log_probs": "l", "question": "y"}),
-        "unknown.jsonl": ('{"l": [-1, -2], "y": 0}\n', {"log_probs": "x"}),
-    }
-    for name, (text, options) in tables.items():
-        yield f"table {name}", partial(_of_file, "from_table", name, text, options)
-    uqlm = "response,ref,score,ok,t\nParis,paris,0.9,1,a\n1900,1901,0.4,0,b\nx,x,,1,a\n"
-    for options in (
-        {"correct": "ok"},
-        {"references": "ref"},
-        {"topic": "t", "split": "test"},
-        {"correct": "no"},
-        {"score": "ref"},
-    ):
-        yield f"uqlm {options}", partial(_of_file, "from_uqlm", "u.csv", uqlm, {"score": "score", **options})
-    yield (
-        "uqlm alone",
-        partial(_of_file, "from_uqlm", "u.csv", "answer,ref,score\na,a,1\n", {"score": "score", "references": "ref"}),
-    )
-
-    def line(number: int, **own: Any) -> str:
-        return json.dumps({"doc_id": number, "target": "1", "filtered_resps": [["-3.1", "x"], ["-0.4", "y"]], **own})
-
-    doc, calls = {"doc": {"subject": "law"}}, {"arguments": [["q", " left"], ["q", " rightmost"]]}
-    generated = {"filtered_resps": ["85 %"], "resps": [["85 %"]], "exact": 1.0, "metrics": ["exact"]}
-    several = {"filtered_resps": ["a"], "resps": [["a", "a", "b"]], "exact": 0.0}
-    for name, (lines, options) in {
-        "places": ([line(0, acc=1.0), line(1, target="0", acc=0.0)], {}),
-        "judged otherwise": ([line(0, acc=0.0), line(1, acc=1.0)], {}),
-        "per length": (
-            [line(0, acc_norm=1.0, **calls), line(1, target="0", acc_norm=0.0, **calls)],
-            {"per_length": True},
-        ),
-        "texts": ([line(0, target="rightmost", **calls)], {}),
-        "named calls": (
-            [line(0, target="left", arguments={"a": {"x": "q", "y": "left"}, "b": {"x": "q", "y": "r"}})],
-            {},
-        ),
-        "unknown text": ([line(0, target="middle", **calls)], {}),
-        "topic": ([line(0, **doc), line(1, **doc)], {"topic": "subject", "split": "test"}),
-        "no topic": ([line(0, **doc), line(1)], {"topic": "subject"}),
-        "near topic": ([line(0, **doc)], {"topic": "subjects"}),
-        "generated": ([line(0, **generated), line(1, **{**generated, "exact": 0.0})], {}),
-        "generated by name": ([line(0, **generated, other=0.0)], {"metric": "other"}),
-        "two metrics": ([line(0, **{**generated, "metrics": ["exact", "f1"]})], {}),
-        "no metric": ([line(0, **{**generated, "metrics": None})], {}),
-        "a fraction": ([line(0, **{**generated, "exact": 0.5})], {}),
-        "sampled": ([line(0, **several), line(1, **several)], {"metric": "exact"}),
-        "sampled once": (
-            [line(0, **several), line(1, **{**several, "resps": [["a"]]})],
-            {"metric": "exact", "unparsed": 0.3},
-        ),
-        "mixed": ([line(0), line(1, **generated)], {}),
-        "lacking": (['{"doc_id": 0, "target": 1}'], {}),
-        "empty": ([line(0, filtered_resps=[])], {}),
-        "odd document": ([line(0, doc=[1])], {}),
-        "a list": (["[1]"], {}),
-        "no answers": ([""], {}),
-    }.items():
-        yield (
-            f"lm-eval {name}",
-            partial(_of_file, "from_lm_eval", "samples_arc_2024-05-01T10-00-00.jsonl", "\n".join(lines), options),
-        )
-
-
-def _of_file(function: str, name: str, text: str, options: dict[str, Any]) -> Any:
-    from confide import answers
-
-    with TemporaryDirectory() as folder:
-        (Path(folder) / name).write_text(text)
-        out = told(lambda: getattr(answers, function)(Path(folder) / name, **options))
-        return json.loads(json.dumps(out).replace(folder, "FOLDER"))
-
-
-def dense_entries() -> Iterator[tuple[str, Callable[[], Any]]]:
-    from confide import dense
-
-    draw = np.random.default_rng(2)
-    logits = draw.normal(size=(2, 3, 5, 4))
-    masks = np.where(draw.random((2, 5, 4)) < 0.2, 255, draw.integers(0, 3, (2, 5, 4)))
-    probs = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    for name, options in {
-        "plain": {},
-        "boundary": {"boundary": [1, 2]},
-        "one edge": {"boundary": [1.5]},
-        "no edge": {"boundary": []},
-        "edges down": {"boundary": [2, 1]},
-        "most": {"most": 4, "seed": 1},
-        "most all": {"most": 100},
-        "most none": {"most": 0},
-        "names": {"class_names": ["a", "b", "c"], "ids": ["x", "y"], "split": "val"},
-        "few ids": {"ids": ["x"]},
-    }.items():
-        yield f"pixels {name}", lambda o=options: told(lambda: dense.pixels(logits, masks, **o))
-    yield "pixels of probabilities", lambda: told(lambda: dense.pixels(probs=probs, labels=masks))
-    yield "pixels of one image", lambda: told(lambda: dense.pixels(logits[:1], masks[:1], boundary=[1]))
-    yield "pixels that fit not", lambda: told(lambda: dense.pixels(logits, masks[:, :4]))
-    yield "pixels of more masks", lambda: told(lambda: dense.pixels(logits[:1], masks))
-    yield "pixels all ignored", lambda: told(lambda: dense.pixels(logits, np.full_like(masks, 255)))
-    yield (
-        "pixels of another index",
-        lambda: told(lambda: dense.pixels(logits, np.where(masks == 255, 7, masks), ignore_index=7)),
-    )
-    edges = np.array([[0, 0, 1, 1], [0, 0, 1, 1], [2, 255, 1, 1]])
-    yield "distance", lambda: dense.boundary_distance(edges).tolist()
-    yield "distance of one class", lambda: np.isinf(dense.boundary_distance(np.zeros((3, 3), int))).tolist()
-    yield "distance of a row", lambda: dense.boundary_distance(np.array([[0, 0, 0, 1]])).tolist()
-    whole = dense.pixels(logits, masks, ids=["x", "y"])
-    yield "maps", lambda: [[str(v) for v in part.reshape(-1)] for part in dense.maps(whole, "y")]
-    yield "maps of nobody", lambda: _or_line(lambda: dense.maps(whole, "z"))
-    yield "are pixels", lambda: [dense.are_pixels(whole), dense.are_pixels(predictions())]
-    found = [
-        [[0, 0, 10, 10], [1, 1, 11, 11], [50, 50, 60, 60]],
-        [[0, 0, 31, 31], [0, 0, 32, 32], [0, 0, 96, 96], [5, 5, 5, 9]],
-    ]
-    sure, kinds = [[0.9, 0.8, 0.7], [0.5, 0.6, 0.7, 0.4]], [[0, 0, 1], [0, 1, 1, 0]]
-    real, real_kinds = [[[0, 0, 10, 10], [50, 50, 58, 60]], [[0, 0, 33, 33], [0, 0, 90, 90]]], [[0, 1], [1, 1]]
-    for name, options in {
-        "plain": {},
-        "low": {"iou": 0.1},
-        "exact": {"iou": 1.0},
-        "zero": {"iou": 0.0},
-        "beyond": {"iou": 1.1},
-        "at": {"iou": 0.8},
-        "names": {"class_names": ["cat", "dog"], "ids": ["x", "y"], "split": "val"},
-    }.items():
-        yield f"boxes {name}", lambda o=options: told(lambda: dense.boxes(found, sure, kinds, real, real_kinds, **o))
-    for name, parts in {
-        "few scores": (found, [[0.9, 0.8], sure[1]], kinds, real, real_kinds),
-        "few classes": (found, sure, [[0, 0], kinds[1]], real, real_kinds),
-        "few real classes": (found, sure, kinds, real, [[0], [1, 1]]),
-        "few images": (found, sure[:1], kinds, real, real_kinds),
-        "halves": (found, sure, [[0, 0.5, 1], kinds[1]], real, real_kinds),
-        "no boxes": ([[], []], [[], []], [[], []], real, real_kinds),
-        "none real": (found, sure, kinds, [[], []], [[], []]),
-        "three corners": ([[[0, 0, 1]], []], [[0.5], []], [[0], []], real, real_kinds),
-        "words": ([["a"], []], [[0.5], []], [[0], []], real, real_kinds),
-        "no image": ([], [], [], [], []),
-        "a number": (5, sure, kinds, real, real_kinds),
-    }.items():
-        yield f"boxes of {name}", lambda p=parts: told(lambda: dense.boxes(*p))
-    yield "overlaps", lambda: dense.overlaps(np.array(found[0], float), np.array(real[0], float)).tolist()
-    yield "areas", lambda: dense.areas(np.array([[0, 0, 2, 3], [2, 2, 1, 5]], float)).tolist()
-    box = {"image_id": 7, "category_id": 3, "bbox": [0, 0, 10, 10]}
-    names = {"categories": [{"id": 3, "name": "cup"}, {"id": 9, "name": "pot"}]}
-    for name, (detected, known) in {
-        "one": ([{**box, "score": 0.8}], {"annotations": [box], **names}),
-        "crowd": ([{**box, "score": 0.8}], {"annotations": [{**box, "iscrowd": 1}], **names}),
-        "shifted": (
-            [{**box, "bbox": [2, 0, 10, 10], "score": 0.8}],
-            {"annotations": [box, {**box, "image_id": 8}], **names},
-        ),
-        "unknown": ([{**box, "category_id": 4, "score": 0.8}], {"annotations": [box], **names}),
-        "lacking": ([{"image_id": 7}], {"annotations": [box], **names}),
-        "no list": ({"a": 1}, {"annotations": [box], **names}),
-    }.items():
-        yield f"coco {name}", partial(_coco, detected, known)
-
-
-def _coco(detected: Any, known: Any) -> Any:
-    from confide import dense
-
-    with TemporaryDirectory() as folder:
-        paths = [Path(folder) / name for name in ("d.json", "a.json")]
-        for path, content in zip(paths, (detected, known), strict=True):
-            path.write_text(json.dumps(content))
-        return json.loads(json.dumps(told(lambda: dense.from_coco(*paths))).replace(folder, "FOLDER"))
-
-
-# Charts: every line, text and colour of the axes.
-
-
-def plot_entries() -> Iterator[tuple[str, Callable[[], Any]]]:
-    from confide import plot
-    from confide.results import Curve, Evaluation
-
-    test, many = predictions("test"), Predictions(np.eye(31), np.arange(31))
-    other = Predictions(0.5 * test.logits, test.labels, split="test")
-    scores = confide.Scores(test.ids, np.linspace(0, 1, N) ** 2, "rmd")
-
-    @cache
-    def two() -> Evaluation:
-        parts = [
-            confide.evaluate(record, ["accuracy"], model=name, stage=stage, scores=scores)
-            for record, name, stage in ((test, "a", "raw"), (other, "b", "raw"), (other, "b", "vector"))
-        ]
-        return confide.evaluation.join(parts)
-
-    def boxes(kind: str, model: str) -> Curve:
-        columns = ("severity", "low", "lower_quartile", "median", "upper_quartile", "high")
-        values = {name: [k + 0.1 * place for k in range(3)] for place, name in enumerate(columns)}
-        return Curve(kind, {**values, "severity": [0, 1, 3]}, model)
-
-    shifted = [
-        Evaluation((), tuple(boxes(kind, m) for kind in ("shift_boxes", "shift_ece_boxes") for m in models))
-        for models in (("a",), ("a", "b"), tuple("abcdef"))
-    ]
-    for name, make in {
-        "reliability": lambda: plot.reliability(test),
-        "reliability mass": lambda: plot.reliability(test, binning="mass", bins=10),
-        "reliability stage": lambda: plot.reliability(two(), stage="vector"),
-        "reliability bins": lambda: plot.reliability(test, bins=7),
-        "risk": lambda: plot.risk_coverage(test),
-        "risks": lambda: plot.risk_coverage(two()),
-        "risks of a stage": lambda: plot.risk_coverage(two(), stage="vector"),
-        "risk of nothing": lambda: plot.risk_coverage(test, score="nobody"),
-        "difficulty": lambda: plot.difficulty(test, scores=scores),
-        "difficulties": lambda: plot.difficulty(two()),
-        "difficulty of nothing": lambda: plot.difficulty(test),
-        "confusion": lambda: plot.confusion(test),
-        "confusion of counts": lambda: plot.confusion(other, share=False),
-        "confusion of six": lambda: plot.confusion(Predictions(np.eye(6), [0, 1, 2, 3, 4, 4])),
-        "confusion of five": lambda: plot.confusion(Predictions(np.eye(5), [0, 1, 2, 3, 3])),
-        "confusion of 31": lambda: plot.confusion(many),
-        "confusion of 30": lambda: plot.confusion(Predictions(np.eye(30), np.arange(30))),
-        "sets": lambda: plot.sets(sets.fit("lac", predictions(), 0.8), test),
-        "sets without samples": lambda: plot.sets(sets.fit("lac", predictions(), 0.8)),
-        "sets without labels": lambda: plot.sets(sets.fit("lac", predictions(), 0.8), Predictions(test.logits)),
-        "shift": lambda: plot.shift(shifted[0]),
-        "shift of two": lambda: plot.shift(shifted[1]),
-        "shift of six": lambda: plot.shift(shifted[2], of="ece"),
-        "shift of nothing": lambda: plot.shift(two()),
-    }.items():
-        yield name, lambda make=make: _drawn(make)
-
-
-def _drawn(make: Callable[[], Any]) -> Any:
-    import matplotlib as mpl
-    from matplotlib import pyplot
-    from matplotlib.colors import to_hex
-
-    mpl.use("agg")
-    ax = _or_line(make)
-    if isinstance(ax, str):
-        return ax
-    colours = {
-        type(own).__name__ + str(k): [to_hex(c) for c in (own.get_edgecolor() if own.get_edgecolor().size else [])]
-        for k, own in enumerate(ax.collections)
-    }
-    drawn = {
-        "lines": [[own.get_xdata(), own.get_ydata(), to_hex(own.get_color()), own.get_label()] for own in ax.lines],
-        "texts": [[*own.get_position(), own.get_text(), to_hex(own.get_color())] for own in ax.texts],
-        "offsets": [np.asarray(own.get_offsets()).reshape(-1) for own in ax.collections],
-        "paths": [[np.round(path.vertices, 6).reshape(-1) for path in own.get_paths()[:20]] for own in ax.collections],
-        "colours": colours,
-        "patches": [[own.get_x(), own.get_width(), own.get_height()] for own in ax.patches if hasattr(own, "get_x")],
-        "images": [np.asarray(own.get_array()) for own in ax.images],
-        "labels": [ax.get_xlabel(), ax.get_ylabel(), ax.get_title()],
-        "limits": [*ax.get_xlim(), *ax.get_ylim()],
-        "ticks": [[own.get_text(), own.get_rotation()] for own in ax.get_xticklabels()] if ax.images else None,
-        "legend": None if ax.get_legend() is None else [t.get_text() for t in ax.get_legend().get_texts()],
-        "frame": [side for side, own in ax.spines.items() if own.get_visible()],
-        "grid": [own.get_visible() for own in ax.get_ygridlines()[:1]],
-        "integer": bool(ax.xaxis.get_major_locator().__dict__.get("_integer")),
-        "new": ax.figure.get_size_inches().tolist(),
-    }
-    pyplot.close(ax.figure)
-    return drawn
-
-
-# What people see: printed tables.
-
-
-@cache
-def inputs_of_commands() -> Path:
-    """Small files of every kind that a command reads."""
-    kept = TemporaryDirectory()
-    atexit.register(kept.cleanup)
-    folder = Path(kept.name).resolve()
-    for split in ("val", "test"):
-        record = predictions(split)
-        record.save(folder / f"{split}.npz")
-        weighted(split).save(folder / f"{split}_weighted.npz")
-        Predictions(0.6 * record.logits, record.labels, split=split).save(folder / f"{split}_other.npz")
-        Predictions(record.logits[:, [1, 0, 2, 3]], record.labels, split=split).save(folder / f"{split}_worse.npz")
-        Predictions(record.logits, split=split).save(folder / f"{split}_unlabelled.npz")
-        (folder / f"{split}_shards").mkdir()
-        for k, rows in enumerate(np.array_split(np.arange(N), 3)):
-            record.take(rows).save(folder / f"{split}_shards" / f"{k}.parquet")
-        confide.Scores(record.ids, np.linspace(-1, 1, N) ** 3, "rmd", {}, record.labels.numpy()).save(
-            folder / f"{split}_scores.parquet"
-        )
-        rows_of(split).save(folder / f"{split}_features.npz")
-    rows_of("train").save(folder / "train_features.npz")
-    Predictions.multilabel(features("val")[:, :3], (features("train")[:, :3] > 0).astype(int), split="val").save(
-        folder / "several.npz"
-    )
-    sure = np.where(np.arange(900).reshape(300, 3) % 2, 4.0, -4.0)
-    Predictions.multilabel(sure, (sure > 0).astype(int), split="val").save(folder / "sure.npz")
-    two = predictions("test")
-    Predictions(two.logits[:, :2], (two.labels == 1).long(), split="test").save(folder / "two.npz")
-    (folder / "costs.csv").write_text("0,1,2,3\n1,0,1,2\n2,1,0,1\n3,2,1,0\n")
-    (folder / "costs.yaml").write_text("[[0, 1, 1, 1], [5, 0, 5, 5], [1, 1, 0, 1], [1, 1, 1, 0]]\n")
-    (folder / "audited.csv").write_text("id,label\n" + "".join(f"{k},{int(two.labels[k])}\n" for k in range(60)))
-    (folder / "bad.csv").write_text("name,label\na,1\n")
-    (folder / "stated.csv").write_text(
-        "said,right,topic,question\n85 %,1,a,q1\nlikely,0,b,q1\n0.3,1,a,q2\nno idea,0,b,q3\n"
-    )
-    images = (np.random.default_rng(0).integers(0, 120, (120, 6, 6)) + 60 * (np.arange(120) % 2)[:, None, None]).astype(
-        np.uint8
-    )
-    np.savez(folder / "images.npz", images=images, labels=np.arange(120) % 2)
-    np.savez(folder / "others.npz", images=images[:, ::-1] // 2, labels=np.arange(120) % 2)
-    (folder / "image_scores.csv").write_text(
-        "id,score\n" + "".join(f"sample-{k:05d},{(k * 37) % 120 / 10}\n" for k in range(120))
-    )
-    masks = np.random.default_rng(1)
-    np.savez(
-        folder / "masks.npz",
-        logits=masks.normal(size=(3, 4, 6, 5)).astype(np.float32),
-        labels=np.where(masks.random((3, 6, 5)) < 0.1, 255, masks.integers(0, 4, (3, 6, 5))),
-    )
-    settings = confide.training.Settings(model="mlp", epochs=1, device="cpu")
-    confide.training.fit(confide.load_dataset(str(folder / "images.npz")), settings, folder=folder / "model")
-    calibrators.fit("temperature", predictions()).save(folder / "calibrator.json")
-    sets.fit("lac", predictions(), 0.8).save(folder / "sets.json")
-    confide.operating_point(predictions(), 0.3).save(folder / "point.json")
-    confide.operating_point(predictions(), {"error": 0.3, "fpr[ant]": 0.5}).save(folder / "risks.json")
-    trust.fit("mcp").save(folder / "trust.json")
-    return folder
-
-
-def printed(*words: str) -> Any:
-    """What a command prints in a folder with small files; the workers of an engine are this process."""
-    from confide import scale
-    from confide.cli.main import main
-
-    def map_items(function: Callable[[Any], Any], items: Any, *, engine: str, workers: int, what: str) -> None:
-        print(f"{engine}, {workers} workers: {what}, {len(items)}")
-        for item in items:
-            function(item)
-
-    with TemporaryDirectory() as name, patch.object(scale, "map_items", map_items):
-        folder = Path(name).resolve() / "work"
-        shutil.copytree(inputs_of_commands(), folder)
-        out, err = StringIO(), StringIO()
-        with redirect_stdout(out), redirect_stderr(err):
-            try:
-                status = main([word.replace("@", f"{folder}/") for word in words])
-            except SystemExit as stop:
-                status = stop.code
-        text, said = (stream.getvalue().replace(str(folder), "FOLDER") for stream in (out, err))
-        result = {"status": status, "said": said.splitlines(), "written": _written(folder)}
-        if "--json" in words and text:
-            return {**result, "printed": brief(_without_times(json.loads(text)))}
-        lines = [line.rstrip() for line in text.splitlines() if " s, " not in line and " ms a sample" not in line]
-        return {**result, "printed": lines}
-
-
-def _without_times(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {k: _without_times(v) for k, v in value.items() if k not in ("time", "versions") and "second" not in k}
-    return [_without_times(v) for v in value] if isinstance(value, list) else value
-
-
-def _written(folder: Path) -> list[str]:
-    """New files of a command, the names of parts without what their paths make of them."""
-    known = inputs_of_commands()
-    files = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
-    names = {re.sub(r"-[0-9a-f]{16}\b", "-KEY", str(path)) for path in files if not (known / path).exists()}
-    return sorted(names)
-
-
-COMMANDS = """
-evaluate @test.npz --out @e
-evaluate @test.npz
-evaluate @test_weighted.npz --out @e --metrics all
-evaluate @several.npz --out @e
-evaluate @test.npz --out @e --by site --no-intervals
-evaluate @test.npz --out @e --by site class --metrics accuracy ece --title Mine
-evaluate @test.npz --out @e --metrics accuracy --expect accuracy>0.5 --expect nll<9
-evaluate @test.npz --out @e --metrics core --expect accuracy>0.99 --json
-evaluate @test.npz --out @e --metrics accuracy --expect accuracy>0.5 --expect-surely accuracy>0.89
-evaluate @test.npz --out @e --metrics accuracy --expect accuracy>0.5 --expect-surely
-evaluate @test.npz --out @e --expect-surely
-evaluate @test.npz --out @e --no-intervals --expect-surely accuracy>0.5
-evaluate @test.npz --out @e --scores @test_scores.parquet --metrics accuracy
-evaluate @test.npz --out @e --score margin --metrics auroc accuracy
-evaluate @test.npz --out @e --prior 0.1 0.2 0.3 0.4 --metrics accuracy nll
-evaluate @test.npz --out @e --prior ant=0.1 bee=0.2 cat=0.3 dog=0.4 --metrics accuracy
-evaluate @test.npz --out @e --prior ant=x --metrics accuracy
-evaluate @test.npz --out @e --unit site --metrics accuracy
-evaluate @test_shards --out @e --sketch --metrics accuracy auroc --by site
-evaluate @test_shards --exact --metrics auroc --no-intervals
-evaluate @test_shards --out @e --engine local --metrics core --expect accuracy>0.99
-evaluate @test_shards --out @e --engine local --workers 5 --metrics auroc --expect accuracy>0.5 --title Mine
-evaluate @test_shards --out @e --sketch --metrics core --expect-surely ece<0.5
-evaluate @test_unlabelled.npz --out @e
-compare @test.npz @test_other.npz
-compare @test.npz @test_other.npz --json
-compare @test.npz @test_other.npz @test_worse.npz --metrics accuracy nll --names a b c
-compare @test.npz @test_other.npz --names a
-compare @test.npz @test.npz --metrics accuracy
-compare @test_weighted.npz @test_other.npz --metrics core --unit site
-compare @test.npz @test_other.npz --against @test_worse.npz @val.npz --metrics accuracy
-compare @test.npz @test_other.npz --against @test_worse.npz @test_worse.npz --metrics accuracy nll --names x y
-compare @test.npz @test_other.npz --against @test_worse.npz @test.npz @test_worse.npz --metrics all
-compare @test.npz @test_other.npz --against @test_worse.npz @test_worse.npz --json --metrics core
-compare @test.npz @test_other.npz --against @test_worse.npz @test_worse.npz --names x
-calibrate --fit @val.npz --apply @test.npz --methods temperature histogram --out @c.npz
-calibrate --fit @val.npz --apply @test.npz --json --methods temperature vector
-calibrate --fit @val.npz --apply @test.npz --methods temperature --save @t.json
-calibrate --fit @val.npz --apply @test_unlabelled.npz --methods temperature --out @c.csv
-calibrate --fit @val.npz --apply @test_unlabelled.npz --methods temperature --json
-calibrate --fit @val.npz --apply @val.npz
-calibrate --fit @val.npz --apply @test.npz --methods temperature --save @t.txt
-calibrate --fit @val.npz --apply @test.npz --methods temperature --out @c.txt
-calibrate --fit @val.npz --apply @test.npz --methods temperature --engine local
-calibrate --fit @val.npz --apply @test.npz --methods temperature --workers 3
-calibrate --fit @val.npz --apply @test.npz --methods temperature --exact
-calibrate --fit @val_shards --apply @test.npz --methods vector --exact
-calibrate --fit @val_shards --apply @test.npz --methods temperature --exact --by site
-calibrate --fit @val_shards --apply @test_shards --methods temperature --exact --out @out
-calibrate --fit @val_shards --apply @test.npz --methods temperature --engine local --out @c.npz
-calibrate --fit @val.npz --apply @test_shards --methods temperature --engine local --workers 7 --out @out --parts @mine
-calibrate --fit @val.npz --apply @test.npz --methods temperature --classes kept
-calibrate --fit @val.npz --apply @test.npz --methods temperature --opinion knn
-calibrate --fit @val.npz --apply @test.npz --methods temperature --opinion other=@val_other.npz
-calibrate --fit @val.npz --apply @test.npz --methods temperature --opinion other=@val_other.npz,@test_other.npz
-calibrate --fit @val.npz --apply @test.npz --methods second_opinion --opinion gaussian --features @val_features.npz \
-@test_features.npz --fitted @train_features.npz --classes kept
-operating-point @val.npz --risk 0.3
-operating-point @val.npz
-operating-point @val.npz --risk 0.3 --coverage 0.5
-operating-point @val.npz --risk x
-operating-point @val.npz --risk error=0.3 --risk fpr[ant]=0.5
-operating-point @val.npz --risk error=0.3 --per-class
-operating-point @val_weighted.npz --risk 0.3 --out @p.json
-operating-point @val_weighted.npz --risk 0.4 --per-class
-operating-point @val.npz --risk fpr=0.3 --promise expectation
-operating-point @val.npz --risk 0.0001
-operating-point @val.npz --coverage 0.8
-operating-point @val.npz --coverage 0.8 --json
-operating-point @val.npz --risk 0.4 --per-class --out @point.json
-operating-point @test.npz --apply @point.json
-operating-point @test.npz --apply @point.json --out @accepted.csv --json
-operating-point @test_unlabelled.npz --apply @point.json
-operating-point @test_unlabelled.npz --apply @risks.json --json
-operating-point @test.npz --apply @risks.json
-sets --fit @val.npz --apply @test.npz --coverage 0.8
-sets --fit @val.npz --apply @test.npz --by class --json
-sets --fit @val.npz --load @sets.json
-sets --apply @test.npz
-sets --fit @val.npz --apply @val.npz
-sets --fit @val.npz --out @s.csv
-sets --fit @val.npz --report @r
-sets --fit @val.npz --save @s.json
-sets --load @sets.json --apply @test.npz --out @s.csv --report @r
-sets --load @sets.json --apply @test_unlabelled.npz
-sets --fit @val.npz --apply @test.npz --by site
-sets --fit @val.npz --apply @test.npz --by difficulty --scores @val_scores.parquet @test_scores.parquet --bands 2
-sets --fit @val.npz --apply @test.npz --engine local
-sets --fit @val_shards --apply @test_shards --engine local --out @out --report @r
-sets --fit @val.npz --apply @test_shards --coverage 0.7
-sets --fit @val_shards --apply @test.npz --by difficulty --scores @val_scores.parquet @test_scores.parquet
-sets --fit @val.npz --coverage 0.999
-slices @test.npz
-slices @test.npz --json
-decide @test.npz --miss 5 --false-alarm 1
-decide @two.npz --miss 5 --false-alarm 1 --abstain 0.3
-decide @two.npz --miss 5 --false-alarm 1 --capacity 10 --json
-decide @two.npz --miss 5
-decide @two.npz --miss 5 --false-alarm 1 --costs [[0,1],[5,0]]
-decide @two.npz
-decide @test.npz --costs @costs.csv --out @a.csv --save @rule.json
-decide @test.npz --costs @costs.yaml --abstain 0.1 0.2 0.3 0.4 --report @r
-decide @test.npz --costs @bad.csv
-decide @test_weighted.npz --costs @costs.csv --calibrator @calibrator.json
-labels @several.npz --f-beta 1
-labels @several.npz --precision 0.6 --json
-labels @several.npz --miss 5
-labels @several.npz --miss 5 --false-alarm 1 --save @l.json --out @l.csv
-labels @sure.npz --precision 0.6
-labels @several.npz --precision 0.3
-monitor @watch.jsonl --reference @val.npz --predictions @test.npz --name week --risk 0.5
-monitor @watch.jsonl --reference @val.npz
-monitor @watch.jsonl --risk 0.5
-monitor @watch.jsonl --reference @val.npz --predictions @test_unlabelled.npz --labels @audited.csv --risk 0.05 \
---page @w.html
-monitor @watch.jsonl --reference @val.npz --predictions @test_unlabelled.npz --labels @bad.csv
-monitor @watch.jsonl --reference @val.npz --predictions @test_unlabelled.npz --point @point.json --json
-trust @val.npz @test.npz --only mcp entropy margin --out @trust
-trust @val.npz @test.npz --only mcp energy --json --out @trust
-train @images.npz --set model=mlp --epochs 1 --device cpu --out @t
-train @images.npz --set model=mlp --epochs 1 --device cpu --members 2 --out @t
-train @images.npz --set model=mlp --epochs 1 --device cpu --members 0 --out @t
-train @images.npz --set model=mlp --epochs 1 --device cpu --workers 0 --out @t
-train @images.npz --set model=mlp --epochs 1 --device cpu --workers 1025 --out @t
-train @images.npz --set model=mlp --epochs 1 --device cpu --checkpoint-seconds -1 --out @t
-train @images.npz --set model=mlp --epochs 1 --device cpu --features pixels --out @t
-train @images.npz --set model=mlp --epochs 1 --device cpu --json --out @t
-predict @model @images.npz --split test --device cpu --out @p.parquet
-predict @model @images.npz --split test --device cpu --out @p.parquet --trust @trust.json --ood
-predict @model @images.npz --split val --device cpu --out @p.parquet --shift brightness --severity 2 \\
---write-features @f.npz
-report @nothing
-score @images.npz --features pixels -o @scores.parquet --gallery none
-score @images.npz --features pixels -o @scores.parquet --gallery none --json
-score @images.npz --features pixels -o @s.parquet --method rmd --method prototype --save-fit @f.safetensors
-score @images.npz --features pixels -o @s.parquet --method loss --save-fit @f.safetensors
-score @images.npz --features pixels -o @s.parquet --fitted @f.safetensors --method rmd
-score @images.npz -o @s.parquet --fitted @f.safetensors --feature-option size=8
-score @images.npz -o @s.parquet --fitted @f.safetensors --find-label-errors @l.csv --labels min
-score @images.npz --features pixels -o @s.parquet --method rmd --method prototype --find-label-errors @l.csv
-score @images.npz --features pixels -o @s.parquet --labels predicted --save-fit @f.safetensors --write-features @r.npz
-score @train_features.npz -o @s.parquet --gallery none --no-verdicts
-harden @images.npz --scores @image_scores.csv
-harden @images.npz --scores @image_scores.csv --split all --fraction 0.05 -o @hard.parquet
-harden @images.npz --scores @image_scores.csv --split all --fraction 0.05 --features pixels -o @hard
-harden @images.npz --scores @image_scores.csv --split all --features @no_such -o @hard
-harden --scores @image_scores.csv -o @hard
-harden --scores @test_scores.parquet --predictions @test.npz --groups @g.parquet
-harden --scores @test_scores.parquet --predictions @test.npz --bands 5 --groups @g.parquet --bands 1
-harden --scores @test_scores.parquet --groups @g.parquet --threshold 0.5 --json
-answers @stated.csv --stated said --correct right --topic topic --question question --out @a.parquet
-answers @stated.csv --stated said --correct right --unparsed 0.5 --out @a.csv --json
-answers @stated.csv --stated said --correct right --score x --out @a.csv
-answers @stated.csv --from uqlm --out @a.csv
-answers @stated.csv --from lm-polygraph --score x --out @a.csv
-answers @stated.csv --out @a.csv
-dense @masks.npz --out @d.parquet
-dense @masks.npz --boundary 1 2 --most 10 --out @d.parquet --json
-dense @masks.npz --truth @masks.npz --most 3 --out @d.parquet
-dense @masks.npz --ignore-index 0 --most 7 --seed 3 --out @d.npz
-run
-run @no.yaml --recipe confide
-explore @nothing
-evalute
-shift @model --data @images.npz --words brightness contrast --severities 1 3 --no-intervals --device cpu --out @s
-shift @model --data @images.npz --words brightness --severities 2 --samples 20 --no-calibrate --no-intervals \
---ood @others.npz --trust mcp --device cpu --out @s
-"""
-
-
-def command_entries() -> Iterator[tuple[str, Callable[[], Any]]]:
-    for line in COMMANDS.replace("\\\n", "").strip().splitlines():
-        yield line, partial(printed, *line.split())
-    yield "options of every verb", _options
-
-
-def _options() -> Any:
-    """Defaults, numbers of values, choices and needs of every flag."""
-    from argparse import ArgumentParser
-    from importlib import import_module
-
-    from confide.cli.main import VERBS
-
-    flags = {}
-    for verb in VERBS:
-        parser = ArgumentParser()
-        import_module(f"confide.cli.{verb.replace('-', '_')}").configure(parser)
-        flags[verb] = {
-            action.dest: f"{action.default} {action.nargs} {action.choices} {action.required} {action.const}"
-            for action in parser._actions
-        }
-    return flags
-
-
 FAMILIES: dict[str, Callable[[], Iterator[tuple[str, Callable[[], Any]]]]] = {
     "calibrators": calibrator_entries,
     "metrics": metric_entries,
@@ -1354,10 +696,6 @@ FAMILIES: dict[str, Callable[[], Iterator[tuple[str, Callable[[], Any]]]]] = {
     "training": training_entries,
     "losses": loss_entries,
     "uses": use_entries,
-    "answers": answer_entries,
-    "dense": dense_entries,
-    "plot": plot_entries,
-    "cli": command_entries,
 }
 
 

@@ -6,7 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tests.kept import (
+    answers,
     asked,
+    charts,
+    commands,
     draws,
     edges,
     entries,
@@ -22,6 +25,10 @@ from tests.kept import (
 
 FAMILIES: dict[str, Callable[[], Iterator[tuple[str, Callable[[], Any]]]]] = {
     **entries.FAMILIES,
+    "answers": answers.answer_entries,
+    "dense": answers.dense_entries,
+    "plot": charts.plot_entries,
+    "cli": commands.command_entries,
     "report": pages.page_entries,
     "explorer": asked.explorer_entries,
     "training": trained.training_entries,

@@ -171,3 +171,8 @@ def test_probabilities_given_as_logits_are_doubted_once():
         warnings.simplefilter("error")
         loss(probs, labels)
         losses.create("focal")(probs.log(), labels)
+
+
+def test_a_row_that_is_sure_of_a_class_is_doubted_too():
+    with pytest.warns(UserWarning, match="loss 'focal' takes logits"):
+        losses.create("focal")(torch.tensor([[1.0, 0, 0], [0.5, 0.3, 0.2], [0.1, 0.8, 0.1], [0, 0.5, 0.5]]), LABELS)

@@ -200,3 +200,16 @@ def test_a_model_cast_to_another_precision_leaves_the_state_as_it_is(word, optio
             loss(logits, labels, **needs)
     for name, state in held.state_dict().items():
         torch.testing.assert_close(state, plain.state_dict()[name], rtol=0, atol=0)
+
+
+def test_adafocal_of_a_large_batch_is_that_of_a_small_one():
+    """Of gammas on both sides of 0: the quick way of small batches, and the formula."""
+    loss = losses.create("adafocal", bins=3, reduction="none")
+    loss.gammas.copy_(torch.tensor([2.0, -1.5, -0.5], dtype=torch.float64))
+    logits = 3 * torch.randn(30, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    labels = torch.arange(30) % 4
+    log_p = logits.log_softmax(dim=1).gather(1, labels[:, None]).squeeze(1)
+    torch.testing.assert_close(loss.from_log_p(log_p), loss(logits, labels))
+    gamma = loss.gammas[(log_p.exp() * 3).clamp_max(2).long()]
+    base = torch.where(gamma > 0, 1 - log_p.exp(), 1 + log_p.exp())
+    torch.testing.assert_close(loss.from_log_p(log_p), -(base ** gamma.abs()) * log_p)

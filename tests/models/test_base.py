@@ -115,3 +115,17 @@ def test_predictions_under_autocast_keep_the_digits_of_their_logits():
     assert len(logits[:, 0].unique()) > 1900
     with torch.no_grad():
         assert model.half().eval()(inputs[:4].half()).dtype == torch.float16
+
+
+def test_a_vision_transformer_answers_with_its_class_token() -> None:
+    model = models.create("vit_small", (3, 8, 8), 2, patch=4, depth=1)
+    body = next(part for part in model.modules() if hasattr(part, "token"))
+    body.blocks = torch.nn.Identity()
+    found = body(torch.randn(2, 3, 8, 8))
+    torch.testing.assert_close(found, body.norm(body.token[0] + body.places[0, :1]).expand(2, -1))
+
+
+def test_what_fills_up_a_short_text_says_nothing() -> None:
+    model = models.create("text_cnn", (9,), 2, vocabulary=5)
+    vectors = next(part for part in model.modules() if isinstance(part, torch.nn.Embedding)).weight
+    assert [bool(row.any()) for row in vectors] == [False, True, True, True, True]

@@ -17,7 +17,7 @@ import pytest
 import confide
 from confide.checks import InputError
 from confide.cli.main import VERBS
-from confide.report import notebook_view, render_report, side_by_side, write_report
+from confide.report import notebook_view, page, render_report, side_by_side, write_report
 from confide.report.sections import SECTIONS
 from confide.report.sections.coverage import risk_text
 from confide.results import About, ComparedRow, Comparison, Evaluation, Measurement, Sample
@@ -311,3 +311,13 @@ def test_a_group_has_one_row_whatever_scores_rank_its_samples():
     assert "AUROC, by entropy" in page
     assert page.count('<th scope="row">predicted=0</th>') == 1
     assert "One model. Each row is a stage of it." in page
+
+
+@pytest.mark.parametrize(("classes", "left_out"), [(3, False), (4, True)])
+def test_names_beyond_the_most_are_left_out_and_it_is_said(evaluation, monkeypatch, classes, left_out):
+    monkeypatch.setattr(page, "MOST_GROUPS", 3)
+    names = tuple(f"class {k}" for k in range(classes))
+    few = replace(evaluation, about=replace(evaluation.about, class_names=names), measurements=(), samples=())
+    about = page._numbers(few)["about"]
+    assert list(about["class_names"]) == list(names[:3])
+    assert ("left_out" in about) == left_out

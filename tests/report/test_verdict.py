@@ -137,6 +137,12 @@ def test_a_gap_that_was_not_tested_is_not_called_chance():
     rows = (Measurement("accuracy", 0.8, 900), Measurement("confidence_gap", 0.05, 900, bounds=(0.03, 0.07)))
     found = verdict(EvaluationView(Evaluation(rows)))
     assert found.sentence.endswith("a gap of 5.0 ± 2.0 points; no calibration test was made.")
+    within = replace(rows[1], value=0.003, bounds=(-0.004, 0.01))
+    untested = Measurement("ece_mass", 0.02, 900)
+    for more in ((), (untested,)):
+        found = verdict(EvaluationView(Evaluation((rows[0], within, *more))))
+        assert "well calibrated" not in found.sentence
+        assert found.sentence.endswith(".")
 
 
 @pytest.mark.parametrize(

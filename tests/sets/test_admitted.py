@@ -87,6 +87,18 @@ def test_a_score_exactly_at_the_limit_is_inside(word, options):
         assert not any(below[k, 1] for k in taken)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_lac_compares_probabilities_as_it_would_compare_their_scores(dtype):
+    predictions = Predictions.from_probs(torch.from_numpy(rows_of(17, dtype)))
+    score = SetScore(SETS.get("lac"), {})
+    scores = 1 - predictions.probabilities().numpy().astype(np.float64)
+    for limit in np.unique(scores)[::7]:
+        # At a score itself, and at its neighbours, where rounding would let one in or out.
+        for at in (np.nextafter(limit, -1), limit, np.nextafter(limit, 2)):
+            inside = np.concatenate([block for _, block in score.admitted(predictions, np.array([[at]]), False)])
+            np.testing.assert_array_equal(inside, scores <= at)
+
+
 def test_small_blocks_give_the_same_sets(monkeypatch):
     predictions = Predictions.from_probs(torch.from_numpy(rows_of(24, np.float64)))
     whole = {}

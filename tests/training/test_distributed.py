@@ -18,7 +18,7 @@ from torch.testing import assert_close
 
 from confide.data import load_dataset
 from confide.records import Dataset, Scores
-from confide.training import Settings, Trained, fit, predict
+from confide.training import Settings, Trained, distributed, fit, predict
 from confide.training.distributed import World, with_shared_batch_norms
 
 LOSSES: dict[str, dict[str, Any]] = {
@@ -215,3 +215,23 @@ def test_slices_cover_every_sample_once() -> None:
         for size in (1, 2, 3, 8):
             taken = np.concatenate([np.arange(n)[World(rank, size).own(n)] for rank in range(size)])
             assert (taken == np.arange(n)).all()
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2])
+def test_rows_of_unequal_parts_come_back_in_order(rank, monkeypatch):
+    """Seven rows of three processes, two, two and three of them, of which the longest part sets what is sent."""
+    rows = torch.arange(14.0).reshape(7, 2)
+    worlds = [World(k, 3) for k in range(3)]
+
+    def all_gather(parts, own):
+        for part, world in zip(parts, worlds, strict=True):
+            part.zero_()
+            part[: len(rows[world.own(7)])] = rows[world.own(7)]
+        assert torch.equal(parts[rank], own)
+
+    monkeypatch.setattr(distributed.dist, "all_gather", all_gather)
+    own = rows[worlds[rank].own(7)].clone().requires_grad_()
+    whole = worlds[rank].gather(own, 7)
+    assert torch.equal(whole, rows)
+    whole.sum().backward()
+    assert torch.equal(own.grad, torch.ones_like(own))
