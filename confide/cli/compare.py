@@ -84,8 +84,8 @@ def against(args: argparse.Namespace) -> None:
     cells = [
         [
             row.metric,
-            f"{row.mean_a:.4f} ±{row.sd_a:.4f}",
-            f"{row.mean_b:.4f} ±{row.sd_b:.4f}",
+            mean_text(row.mean_a, row.sd_a, row.chance_a),
+            mean_text(row.mean_b, row.sd_b, row.chance_b),
             f"{row.difference:+.4f}",
             f"{row.low:+.4f} to {row.high:+.4f}",
             f"{row.p_value:.4f}",
@@ -99,7 +99,14 @@ def against(args: argparse.Namespace) -> None:
     paired = "paired by the order of their names" if len(groups[0]) == len(groups[1]) else "not paired"
     runs = f"{len(groups[0])} and {len(groups[1])} runs, {paired}, on {len(groups[0][0]):,} samples"
     runs += weights_text(groups[0][0])
+    if any(row.chance_a is not None for row in rows):
+        print("\nin brackets: what perfectly calibrated runs would show by chance")
     print(f"\n{runs}; intervals hold the chance of runs and of samples; better only where p (Holm) is below {LEVEL}")
+
+
+def mean_text(mean: float, sd: float, chance: float | None) -> str:
+    """A mean over runs with its standard deviation; of a calibration error also what chance would show."""
+    return f"{mean:.4f} ±{sd:.4f}" + ("" if chance is None else f" ({chance:.4f})")
 
 
 def unique_names(paths: list[str]) -> list[str]:

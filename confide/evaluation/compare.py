@@ -103,7 +103,8 @@ ROUNDING = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """A value, the same without what noise adds to it (None where it is no calibration error), how samples move it.
+    """A value, the same without what noise adds to it (None where it is no calibration error), how samples move it,
+    and the error that chance alone would show.
 
     A metric without influence values has `draws` of resamples instead, the same for every record.
     """
@@ -112,6 +113,7 @@ class Estimate:
     without_noise: float | None
     influence: Influence | None = None
     draws: Floats | None = None
+    chance: float | None = None
 
 
 def estimate(base: MetricSamples, request: MetricRequest, resamples: int, seed: int) -> Estimate:
@@ -119,14 +121,15 @@ def estimate(base: MetricSamples, request: MetricRequest, resamples: int, seed: 
     method, options, view = request.method, request.options, View(base)
     value = request(view)
     chance = chance_of(method, view, options, value, draws=resamples, seed=seed)
+    level = None if chance is None else chance.mean
     if not math.isfinite(value):
         return Estimate(value, None)
     if method.spec.influence is None:
         centre = None if chance is None else without_noise(method, None, value, chance)
-        return Estimate(value, centre, draws=bootstrap_draws(method, base, options, seed))
+        return Estimate(value, centre, draws=bootstrap_draws(method, base, options, seed), chance=level)
     influence = method.spec.influence(view, **options).of_samples()
     centre = None if chance is None else without_noise(method, influence, value, chance)
-    return Estimate(value, centre, influence)
+    return Estimate(value, centre, influence, chance=level)
 
 
 def paired_test(a: Estimate, b: Estimate, design: Design, resamples: int, seed: int) -> tuple[float, float, float]:

@@ -44,7 +44,8 @@ class GroupComparison:
     """A test of one metric between two groups of runs on the same samples; difference is the mean of b minus that of a.
 
     `sd_a` and `sd_b` are over the runs; `sd_seeds` and `sd_samples` are what runs and samples add to the uncertainty of
-    the difference.
+    the difference. `chance_a` and `chance_b` are what perfectly calibrated runs would show of a calibration error, on
+    average; None of other metrics.
     """
 
     metric: str
@@ -60,6 +61,8 @@ class GroupComparison:
     p_value: float
     p_holm: float
     better: str | None = None  # "a", "b", or None where the test does not say
+    chance_a: float | None = None
+    chance_b: float | None = None
 
 
 def compare_groups(
@@ -152,7 +155,13 @@ def _compared(metric: str, a: Sequence[Estimate], b: Sequence[Estimate], design:
     p_value = student_tail(difference, spread)
     deviations = math.sqrt(sum(of_seeds)), math.sqrt(of_samples)
     means = (float(of_a.mean()), float(of_a.std(ddof=1)), float(of_b.mean()), float(of_b.std(ddof=1)))
-    return GroupComparison(metric, *means, difference, low, high, *deviations, p_value, p_value)
+    levels = (_mean_chance(a), _mean_chance(b))
+    return GroupComparison(metric, *means, difference, low, high, *deviations, p_value, p_value, None, *levels)
+
+
+def _mean_chance(side: Sequence[Estimate]) -> float | None:
+    known = [estimate.chance for estimate in side if estimate.chance is not None]
+    return sum(known) / len(known) if known else None
 
 
 def _joint_spread(variances: Sequence[float], freedoms: Sequence[float], n: int) -> Spread:

@@ -68,10 +68,13 @@ class MapPoints:
 
 @dataclass(frozen=True)
 class MapView:
-    """A part of the map: how it was made, its ends, what is in sight, and the classes that have colours."""
+    """A part of the map: how it was made, where it ends, what is in sight, and the classes that have colours."""
 
     method: str
     whole: Box
+    """All samples."""
+    middle: Box
+    """All but the outermost thousandth on each side, which the map opens with: a stray sample would make it tiny."""
     box: Box
     columns: int
     rows: int
@@ -92,6 +95,7 @@ class FeatureMap:
         self._plane: Plane | None = None
         self._method = ""
         self._working = False
+        self._ends: tuple[Box, Box] | None = None
 
     @property
     def splits(self) -> list[str]:
@@ -125,6 +129,13 @@ class FeatureMap:
                 if saved is None:
                     _keep_plane(self.layout.map, key, self._plane)
             return self._plane, self._method
+
+    def ends(self) -> tuple[Box, Box]:
+        """The part of the plane that holds all points, and the one that holds all but the outermost thousandth."""
+        if self._ends is None:
+            plane, _ = self.plane()
+            self._ends = _ends(plane, 0.0), _ends(plane, 0.001)
+        return self._ends
 
     def _key(self) -> str:
         """Changes with the files of features, and with how the map is made."""
@@ -225,8 +236,8 @@ def map_view(runner: QueryRunner, query: Query, feature_map: FeatureMap, box: Bo
     if colour not in COLOURS:
         raise InputError(f"colour must be one of {', '.join(COLOURS)}, got '{colour}'")
     plane, method = feature_map.plane()
-    whole = _whole(plane)
-    seen = box or whole
+    whole, middle = feature_map.ends()
+    seen = box or middle
     if not (seen.left < seen.right and seen.bottom < seen.top):
         raise InputError("box must have left below right and bottom below top")
     x, y = plane[:, 0], plane[:, 1]
@@ -244,6 +255,7 @@ def map_view(runner: QueryRunner, query: Query, feature_map: FeatureMap, box: Bo
     return MapView(
         method,
         whole,
+        middle,
         seen,
         COLUMNS,
         ROWS,
@@ -256,12 +268,15 @@ def map_view(runner: QueryRunner, query: Query, feature_map: FeatureMap, box: Bo
     )
 
 
-def _whole(plane: Plane) -> Box:
-    """All but the outermost thousandth on each side, and a margin."""
+def _ends(plane: Plane, share: float) -> Box:
+    """The ends of all but this share of the points on each side, and a margin."""
     known = plane[np.isfinite(plane[:, 0])]
     if not len(known):
         return Box(0.0, 1.0, 0.0, 1.0)
-    ends = np.quantile(known[:: max(1, len(known) // 100_000)], (0.001, 0.999), axis=0)
+    if share:
+        ends = np.quantile(known[:: max(1, len(known) // 100_000)], (share, 1 - share), axis=0)
+    else:
+        ends = np.stack([known.min(axis=0), known.max(axis=0)]).astype(np.float64)
     margin = np.maximum(0.04 * (ends[1] - ends[0]), 1e-6)
     (left, bottom), (right, top) = ends[0] - margin, ends[1] + margin
     return Box(float(left), float(right), float(bottom), float(top))

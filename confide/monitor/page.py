@@ -184,7 +184,7 @@ def _evidence_canvas(lines: Sequence[tuple[str, str, Wealth]], needed: float, wi
     x, y = Scale(0, most, 44, width - 8), Scale(-2, highest, 196, 14 + 17 * (len(lines) + 1))
     for power in range(-2, highest + 1, 1 if highest < 3 else 2):
         canvas.line(44, y(power), width - 8, y(power), "g")
-        canvas.text(38, y(power) + 4, f"{10.0**power:g}", "e")
+        canvas.text(38, y(power) + 4, count(10.0**power) if power >= 0 else f"{10.0**power:g}", "e")
     canvas.line(44, y(math.log10(needed)), width - 8, y(math.log10(needed)), "ref")
     for place, (name, colour, wealth) in enumerate(lines):
         steps = [(0, 1.0), *_thinned(wealth.history)]

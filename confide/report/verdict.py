@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from confide.report.draw import PHONE, Canvas, Scale, tick_text, ticks
 from confide.report.view import EvaluationView
-from confide.report.words import between, code, count, fixed, p_value, percent, plus_minus, points
+from confide.report.words import code, count, fixed, from_to, p_value, percent, plus_minus, points
 from confide.results import ComparedRow, DecisionResult, Measurement, SetResult
 
 
@@ -88,7 +88,7 @@ def _of_sets(result: SetResult, unit: str) -> Verdict:
     promised = percent(result.coverage, 1)
     if whole.covered is None or not whole.n:
         return Verdict(f"The sets hold {size}; without labels nobody can tell whether the promised {promised} is kept.")
-    seen = f"{percent(whole.share, 1)} of the sets hold the true class ({between(whole.low, whole.high, 1, 100)})"
+    seen = f"{percent(whole.share, 1)} of the sets hold the true class ({from_to(whole.low, whole.high, 1, 100)})"
     broken = [group for group in result.groups if group.broken]
     outcome = f"the promise of {promised} is kept, as far as {count(whole.n)} {unit} can tell"
     if not any(group.promised for group in result.groups):
@@ -119,7 +119,7 @@ def _of_slices(view: EvaluationView) -> Verdict:
 def _of_decisions(result: DecisionResult, unit: str) -> Verdict:
     cost = result.measured or result.expected
     by = "by the labels" if result.measured else "by the probabilities"
-    ends = between(cost.low, cost.high, 3)
+    ends = from_to(cost.low, cost.high, 3)
     deferred = f"; {count(result.deferred)} of {count(result.n)} {unit} are left to a person" if result.deferred else ""
     saved = ""
     if result.saved and result.saved.low > 0:

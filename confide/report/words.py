@@ -66,6 +66,12 @@ def between(low: float, high: float, digits: int, scale: float = 1.0) -> str:
     return f"{first} to {last}" if MINUS in first + last else f"{first}–{last}"
 
 
+def from_to(low: float, high: float, digits: int, scale: float = 1.0) -> str:
+    """An interval for sentences, `2.2 to 3.9`, which may break between its words; empty where there is none."""
+    ends = fixed(scale * low, digits), fixed(scale * high, digits)
+    return " to ".join(ends) if math.isfinite(low) and math.isfinite(high) else ""
+
+
 def shown(info: MetricInfo, value: float, sign: bool = False) -> str:
     """A metric's value in its unit, with its decimals."""
     return fixed(info.scale * value, info.digits, sign)
@@ -96,6 +102,12 @@ def value_words(info: MetricInfo, m: Measurement) -> str:
 def unit_word(info: MetricInfo) -> str:
     """The unit at the start of a line: `Per cent`, `Points`, `Nats`."""
     return {"%": "Per cent", "pts": "Points"}.get(info.unit, info.unit.capitalize())
+
+
+def within(title: str) -> str:
+    """A title as it stands within a sentence: `accuracy`, but `ECE` and `Brier`."""
+    proper = title.startswith("Brier") or not title[1:2].islower()
+    return title if proper else title[0].lower() + title[1:]
 
 
 def code(word: str) -> Markup:

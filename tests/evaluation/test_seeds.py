@@ -1,6 +1,7 @@
 """Groups of runs: both sources of chance are in the interval, by simulation; and what the command line shows."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -65,6 +66,12 @@ def test_the_command_compares_files_of_runs(tmp_path, capsys):
     assert "3 and 3 runs, paired by the order of their names, on 300 samples" in shown
     assert main([*words, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["mean_b"] > 0.8
+    assert main([*words[:-2], "ece", "auroc"]) == 0
+    shown = capsys.readouterr().out
+    error, area = (next(line for line in shown.splitlines() if line.startswith(word)) for word in ("ece", "auroc"))
+    assert re.search(r"±\d\.\d+ \(0\.\d+\).*±\d\.\d+ \(0\.\d+\)", error)
+    assert "(" not in area
+    assert "in brackets: what perfectly calibrated runs would show by chance" in shown
 
 
 def test_over_seeds_covers_the_mean_of_all_seeds_and_samples():

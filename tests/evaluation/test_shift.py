@@ -94,7 +94,7 @@ def test_curves_are_those_the_report_draws(split, tmp_path):
     report.write_report(found, tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "Severity of the corruption" in page
-    assert "hurts most" in page
+    assert "At severity 5 the gap is widest under" in page
 
 
 def test_a_stopped_grid_goes_on_where_it_was(split, tmp_path):

@@ -6,6 +6,7 @@ import io
 import json
 import re
 import zipfile
+from dataclasses import replace
 from html import unescape
 
 import numpy as np
@@ -16,6 +17,7 @@ pytest.importorskip("duckdb", reason="duckdb is not installed (extra: explore)")
 import confide
 from confide.explorer.reliability import ConfidenceSums, _unit_spread, confidence_cells, reliability_of
 from confide.predictions import Predictions
+from confide.records import Features
 
 
 def test_the_gap_of_the_rows_in_sight_is_that_of_the_evaluation(client, run_folder):
@@ -158,6 +160,21 @@ def test_the_map_is_kept_and_a_lasso_on_it_is_a_filter(client, serve, run_folder
     while again.get("map").get("computing"):
         pass
     assert (run_folder / "map.npz").read_bytes()[:4] == kept[:4]
+
+
+def test_the_whole_map_holds_a_stray_sample_and_the_first_view_does_not_shrink_for_it(serve, run_folder):
+    path = run_folder / "features" / "test.npz"
+    rows = Features.load(path)
+    values = rows.values.copy()
+    values[7] *= 1000
+    replace(rows, values=values).save(path)
+    client = serve(run_folder)
+    while client.get("map").get("computing"):
+        pass
+    first = client.get("map", split="test")
+    assert first["n"] == len(rows.ids) - 1
+    whole = ",".join(str(first["whole"][side]) for side in ("left", "right", "bottom", "top"))
+    assert client.get("map", split="test", box=whole)["n"] == len(rows.ids)
 
 
 def test_several_samples_are_tagged_at_once_and_taken_back(client, run_folder):

@@ -497,7 +497,7 @@ def _planes() -> Any:
         path.write_bytes(b"x")
         told.append(projection._read_plane(path, "key", 4) is not None)
         projection._keep_plane(Path(name) / "map.npz" / "below", "key", plane)
-    boxes = [asdict(projection._whole(own)) for own in (plane, plane[:1], plane * np.nan)]
+    boxes = [asdict(projection._ends(own, 0.001)) for own in (plane, plane[:1], plane * np.nan)]
     cells = np.array([0, 0, 1, 1, 1])
     values = np.array([1.0, 2.0, 1.0, 0.0, np.nan])
     means = [projection._means(cells, values, colour)[:3].tolist() for colour in ("gap", "class")]

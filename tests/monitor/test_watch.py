@@ -225,3 +225,4 @@ def test_text_of_a_watch_is_escaped_on_its_page(watch, tmp_path):
     watch.update(drawn(100, 1000)[0], name="<script>alert(1)</script>")
     text = write_page(watch, tmp_path / "page.html").read_text()
     assert "<script>alert" not in text
+    assert "1 batch, 100 samples" in text

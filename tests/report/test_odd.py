@@ -12,7 +12,7 @@ from confide.report import render_report
 from confide.report.sections.provenance import provenance_section
 from confide.report.sections.reliability import bins_of, finding
 from confide.report.view import EvaluationView
-from confide.report.words import share_words
+from confide.report.words import share_words, within
 from confide.results import About, Curve, Evaluation, Measurement, Sample
 
 
@@ -218,3 +218,21 @@ def test_data_are_told_by_name_sizes_and_origin():
     assert (
         dict(provenance_section(EvaluationView(Evaluation((), about=About(data="cifar10")))).facts)["Data"] == "cifar10"
     )
+
+
+def test_a_calibration_error_is_told_in_points_where_only_other_metrics_were_asked_for():
+    from confide import Predictions, evaluate
+
+    logits = [[3.0, 0.0], [0.0, 2.0]] * 100
+    text = check(evaluate(Predictions(logits, [0, 1, 0, 0] * 50), ["auroc", "accuracy"]))
+    told = re.search(r"ECE, \d+ bins of equal width.*?([\d.]+) (\w+)\s+The same by chance", " ".join(text.split()))
+    assert told
+    assert (float(told[1]) > 1, told[2]) == (True, "pts")
+
+
+@pytest.mark.parametrize(
+    ("title", "inside"),
+    [("Accuracy", "accuracy"), ("ECE, equal mass", "ECE, equal mass"), ("Brier", "Brier"), ("NLL", "NLL"), ("F", "F")],
+)
+def test_a_metric_is_written_small_within_a_sentence(title, inside):
+    assert within(title) == inside

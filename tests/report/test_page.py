@@ -220,6 +220,8 @@ def test_a_predictor_at_its_own_line_shows_what_it_lets_through(evaluation, html
 
 
 def test_boxes_of_calibration_error_claim_a_loss_only_where_medians_rise(evaluation):
+    cell = Measurement("ece", 0.2, 4000, "test", "temperature", "shift=fog/5", "cross_entropy", None, 0.01, 0.02)
+    evaluation = replace(evaluation, measurements=(*evaluation.measurements, cell))
     assert "Calibration on clean data is lost as images get worse" in render_report(evaluation)
     flat = [
         replace(c, columns={**c.columns, "median": (0.03,) * 6}) if c.kind == "shift_ece_boxes" else c

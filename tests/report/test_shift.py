@@ -30,6 +30,14 @@ def cells(model: str, what: str, stage: str = "raw") -> list[Curve]:
     ]
 
 
+def errors(model: str, stage: str, beyond: int, score: str | None = None) -> list[Measurement]:
+    """Calibration errors of four cells of the last severity, so many of them beyond what chance would show."""
+    return [
+        Measurement("ece", 0.1, 100, "test", stage, f"shift={word}/5", model, score, 0.05, 0.08 if k < beyond else 0.12)
+        for k, word in enumerate(("fog", "snow", "frost", "spatter"))
+    ]
+
+
 def area(model: str, group: str, score: str, value: float, metric: str = "auroc") -> Measurement:
     bounds = (value - 0.02, value + 0.02)
     return Measurement(metric, value, 100, "test", "raw", group, model, score, bounds=bounds)
@@ -47,6 +55,7 @@ def found() -> Evaluation:
     ]
     curves: list[Curve] = []
     for model in models:
+        measurements += [*errors(model, "temperature", 4), *errors(model, "raw", 4, "trust:steep_slope")]
         curves += [boxes("shift_boxes", 0.1, model, stage) for stage in stages]
         curves += [boxes("shift_ece_boxes", 0.3 if stage == "raw" else 0.15, model, stage) for stage in stages]
         curves.append(boxes("shift_trust_ece_boxes", 0.2, model, score="trust:steep_slope"))
@@ -93,7 +102,7 @@ def test_without_gaps_the_error_as_trained_stands_first_and_in_the_heat_map(foun
     assert "ECE over the corruptions, as trained" in first.subtitle
     assert [f.name for f in calibration_boxes(view)] == ["severity-ece", "severity-ece-trust"]
     heat = shift_section(view).corruptions[1]
-    assert heat.title == "Snow hurts most, fog least"
+    assert heat.title == "At severity 5 the ECE is highest under snow, lowest under fog"
     assert "ECE of <code>first</code> by corruption and severity, as trained" in heat.subtitle
     assert ("snow", "5", "24.0") in heat.table.rows
     assert "±" not in heat.note
@@ -115,6 +124,43 @@ def test_heat_maps_share_one_order_of_rows(found):
     section = shift_section(EvaluationView(replace(found, curves=tuple(curves))))
     for figure in (section.corruptions[1], *section.others):
         assert figure.table.rows[0][0] == "snow"
+
+
+def test_the_widest_gap_is_the_farthest_from_zero_on_either_side(found):
+    """Fog ends at +1 point and snow at -24: snow has the widest gap, though it makes no model overconfident."""
+    curves = [
+        replace(c, columns={**c.columns, "gap": (0.0, 0.0, 0.0, -0.24 if c.group == "corruption=snow" else 0.01)})
+        if c.kind == "shift_cells"
+        else c
+        for c in found.curves
+    ]
+    heat = shift_section(EvaluationView(replace(found, curves=tuple(curves)))).corruptions[1]
+    assert heat.title == "At severity 5 the gap is widest under snow, narrowest under fog"
+    assert heat.table.rows[0][0] == "snow"
+
+
+@pytest.mark.parametrize(("beyond", "claimed"), [(4, True), (3, True), (2, False), (0, False)])
+def test_a_loss_is_claimed_only_where_most_cells_show_more_error_than_chance(found, beyond, claimed):
+    kept = [m for m in found.measurements if not (m.group or "").startswith("shift=")]
+    for model in ("first", "second"):
+        kept += [*errors(model, "temperature", beyond), *errors(model, "raw", beyond, "trust:steep_slope")]
+    view = EvaluationView(replace(found, measurements=tuple(kept)))
+    gap, (_, after, trust) = first_boxes(view), calibration_boxes(view)
+    assert gap is not None
+    titles = [str(f.title) for f in (gap, after, trust)]
+    assert [" as samples get worse" in title for title in titles] == [claimed] * 3, titles
+
+
+def test_confidence_that_stays_below_accuracy_does_not_outrun_it(found):
+    down = [
+        replace(c, columns={k: v if k == "severity" else tuple(x - 0.5 for x in v) for k, v in c.columns.items()})
+        if c.kind == "shift_boxes"
+        else c
+        for c in found.curves
+    ]
+    gap = first_boxes(EvaluationView(replace(found, curves=tuple(down))))
+    assert gap is not None
+    assert gap.title == "Confidence minus accuracy by severity"
 
 
 def test_every_ood_set_has_all_scores_models_and_measures(found):

@@ -243,7 +243,7 @@ def sets_of(*groups: GroupCoverage, labels: bool = True) -> Evaluation:
 
 
 def test_a_report_on_sets_says_whether_the_promise_is_kept():
-    start = "89.0 % of the sets hold the true class (86.9–90.8): the promise of 90.0 % is "
+    start = "89.0 % of the sets hold the true class (86.9 to 90.8): the promise of 90.0 % is "
     found = verdict(EvaluationView(sets_of()))
     assert found.sentence == f"{start}not kept; a set holds 2.3 classes on average.".replace(" %", f"{THIN}%")
     assert str(found.lead[0]) == f"This model is right on 80{THIN}% of 1,000 samples."
@@ -278,7 +278,7 @@ def test_a_report_on_decisions_says_what_they_cost():
     result = DecisionResult(500, {"a": 0.9, "ask": 0.1}, cost, cost, saved, 50)
     found = verdict(EvaluationView(Evaluation((), decisions=(result,), about=About(subject="decisions"))))
     assert found.sentence == (
-        "A decision costs 0.221 (0.200–0.240) by the labels, 0.100 less than the likeliest class would; 50 of 500 "
+        "A decision costs 0.221 (0.200 to 0.240) by the labels, 0.100 less than the likeliest class would; 50 of 500 "
         "samples are left to a person."
     )
 

@@ -22,7 +22,7 @@ async function ask() {
   if (found.missing) { panel.replaceChildren(missing(found.missing)); return; }
   if (found.computing) { setTimeout(() => { if (mine === asked && state.one("panel") === "map") ask().catch(complain); }, 700); return; }
   view = found;
-  if (!box) box = [found.whole.left, found.whole.right, found.whole.bottom, found.whole.top];
+  if (!box) box = ends(found.middle);
   if (!canvas || !panel.contains(canvas)) build();
   paint();
   words();
@@ -34,7 +34,7 @@ function build() {
   colour.value = state.one("colour") || "gap";
   const button = (text, label, f) => el("button", { type: "button", class: "btn", "aria-label": label, onclick: f }, text);
   const lasso = el("button", { type: "button", class: "btn", "aria-pressed": "false", onclick: () => { drawing = !drawing; lasso.setAttribute("aria-pressed", String(drawing)); canvas.classList.toggle("lasso", drawing); } }, "Lasso");
-  const tools = el("div", { class: "row" }, el("label", { class: "pick" }, "Colour ", colour), lasso, button("−", "Smaller", () => zoom(1.4)), button("+", "Larger", () => zoom(1 / 1.4)), button("All", "All of the map", () => { box = null; ask().catch(complain); }));
+  const tools = el("div", { class: "row" }, el("label", { class: "pick" }, "Colour ", colour), lasso, button("−", "Smaller", () => zoom(1.4)), button("+", "Larger", () => zoom(1 / 1.4)), button("All", "All of the map", () => { box = ends(view.whole); later(); }));
   panel.replaceChildren(el("div", { class: "wide" }, tools, el("p", { class: "sub", id: "map-words", "aria-live": "polite" }), canvas, el("p", { class: "sub key", id: "map-key" })));
   canvas.addEventListener("pointerdown", press);
   canvas.addEventListener("pointermove", (e) => { if (!e.buttons) tellCell(e); });
@@ -45,6 +45,8 @@ function build() {
     if (by) { e.preventDefault(); e.stopPropagation(); move(0.1 * by[0] * (box[1] - box[0]), 0.1 * by[1] * (box[3] - box[2])); } else if (e.key === "+") zoom(0.8); else if (e.key === "-") zoom(1.25);
   });
 }
+
+const ends = (b) => [b.left, b.right, b.bottom, b.top];
 
 const place = (e) => { const r = canvas.getBoundingClientRect(); return [box[0] + ((e.clientX - r.left) / r.width) * (box[1] - box[0]), box[3] - ((e.clientY - r.top) / r.height) * (box[3] - box[2])]; };
 

@@ -20,6 +20,7 @@ from confide.report.words import (
     unit_word,
     value_texts,
     value_words,
+    within,
 )
 from confide.results import ComparedRow, Comparison, Measurement, MetricInfo
 
@@ -240,11 +241,11 @@ def _dot_title(view: EvaluationView, info: MetricInfo) -> str | Markup:
     rows = [ComparedRow(m, view.final) for m in view.models if view.find(metric, m, view.final)]
     winner = view.best(metric, rows)
     if winner:
-        return Markup("{} has the best {}").format(code(winner.model), info.title)
+        return Markup("{} has the best {}").format(code(winner.model), within(info.title))
     stages = ComparedRow(view.focus, view.after), ComparedRow(view.focus, view.before)
     if len(view.models) == 1 and view.after and view.beats(metric, *stages):
         phrase = view.stage_phrase(view.after)
-        return f"{phrase[0].upper()}{phrase[1:]} improves {info.title}"
+        return f"{phrase[0].upper()}{phrase[1:]} improves {within(info.title)}"
     after = [m for model in view.models if view.after and (m := view.find(metric, model, view.after))]
     if after and all(m.chance_high is not None and m.value < m.chance_high for m in after):
         return f"After {view.stage_phrase(str(view.after))}, {'all are' if len(after) > 1 else 'it is'} within chance"

@@ -13,7 +13,7 @@ from scipy.special import bdtr, bdtrc
 
 from confide.report.draw import PHONE, THIRD, Canvas, Empty, Figure, FigureTable, Scale, percent_tick, table, ticks
 from confide.report.view import EvaluationView
-from confide.report.words import CHANCE, P_CALIBRATED, between, code, count, p_value, percent, points, shorten, shown
+from confide.report.words import CHANCE, P_CALIBRATED, between, code, count, p_value, percent, points, shorten
 from confide.results import LEVEL, SEED_BAND, Curve, Measurement
 
 # The gap by class.
@@ -545,7 +545,8 @@ def _facts(view: EvaluationView, kind: str, number: int, curves: Sequence[Curve]
     info = view.info(ERRORS[kind])
     bins = f"{number} bins of equal {kind}"
     errors = [_error_in(view, info.word, number, c) for c in curves]
-    facts = [(f"ECE, {bins}", f"{' → '.join(shown(info, m.value) for m in errors)} {info.unit}", info.meaning)]
+    # In points even where the evaluation was asked for other metrics and does not know this one's unit.
+    facts = [(f"ECE, {bins}", f"{' → '.join(points(m.value) for m in errors)} pts", info.meaning)]
     chances = [
         f"{points(m.chance)}{f', up to {points(m.chance_high)}' if m.chance_high is not None else ''}"
         for m in errors

@@ -232,9 +232,8 @@ class BoxSeries:
 
 SEVERITY = "Severity of the corruption"
 RMD_AXIS = "Relative Mahalanobis distance"
-GAP = BoxPlot(
-    "shift_boxes", "severity", "Confidence minus accuracy, points", SEVERITY, "severity", sign=True, size=(560, 376)
-)
+GAP_TITLE = "Confidence minus accuracy"
+GAP = BoxPlot("shift_boxes", "severity", f"{GAP_TITLE}, points", SEVERITY, "severity", sign=True, size=(560, 376))
 ECE = BoxPlot("shift_ece_boxes", "severity-ece", "ECE, points", SEVERITY, "severity")
 BEFORE = replace(ECE, name="severity-ece-before")
 TRUST = BoxPlot("shift_trust_ece_boxes", "severity-ece-trust", "ECE, points", SEVERITY, "severity")
@@ -301,7 +300,8 @@ def _box_figure(
 ) -> Figure:
     """The boxes; panels side by side share `marks` and leave the same room for `names`."""
     marks, names = marks or _box_marks(kind, series), names or len(series)
-    own = next((boxes for boxes in series if boxes.curve.model == view.focus), series[0]).curve.columns
+    own_boxes = next((boxes for boxes in series if boxes.curve.model == view.focus), series[0])
+    own = own_boxes.curve.columns
     first, last = (fixed(kind.scale * own["median"][k], kind.digits, sign=kind.sign) for k in (0, -1))
     rows = []
     for boxes in series:
@@ -312,7 +312,7 @@ def _box_figure(
     named = "Model" if any(boxes.name == boxes.curve.model for boxes in series) else "Trust predictor"
     return Figure(
         kind.name,
-        _box_title(view, kind, own["median"], series[0].curve.stage),
+        _box_title(view, kind, own_boxes.curve),
         _box_subtitle(view, kind, series),
         _box_canvas(kind, series, marks, names, PHONE, 270).render(alt),
         table((named, kind.step.capitalize(), *TITLES), rows),
@@ -321,20 +321,39 @@ def _box_figure(
     )
 
 
-def _box_title(view: EvaluationView, kind: BoxPlot, median: tuple[float, ...], stage: str) -> str:
-    """What is seen: a claim only where the medians of the model in focus bear it."""
+def _box_title(view: EvaluationView, kind: BoxPlot, own: Curve) -> str:
+    """What is seen: a claim only where the boxes of the model in focus and the tests of its cells bear it."""
+    median = own.columns["median"]
     grows, worse = median[-1] > median[0] + 0.01, f"as {view.unit} get worse"
+    if kind.curve in (RMD.curve, NOISE.curve):
+        what = "severity" if kind.curve == RMD.curve else "wrong labels"
+        return f"Difficulty grows with {what}" if grows else f"Difficulty by {what}"
+    claims = grows and _mostly_beyond_chance(view, own)
     if kind.curve == GAP.curve:
-        return f"Confidence outruns accuracy {worse}" if grows else "Confidence minus accuracy by severity"
-    if kind.curve == ECE.curve:
-        if kind is BEFORE:
-            return f"Calibration error {view.when(stage)}"
-        what = "Calibration" if stage == "raw" else "Calibration on clean data"
-        return f"{what} is lost {worse}" if grows else "Calibration error by severity"
+        return f"Confidence outruns accuracy {worse}" if claims and median[-1] > 0 else f"{GAP_TITLE} by severity"
     if kind.curve == TRUST.curve:
-        return f"Trust's chances are lost {worse}" if grows else "Calibration error of trust"
-    what = "severity" if kind.curve == RMD.curve else "wrong labels"
-    return f"Difficulty grows with {what}" if grows else f"Difficulty by {what}"
+        return f"Trust's chances are lost {worse}" if claims else "Calibration error of trust"
+    if kind is BEFORE:
+        return f"Calibration error {view.when(own.stage)}"
+    what = "Calibration" if own.stage == "raw" else "Calibration on clean data"
+    return f"{what} is lost {worse}" if claims else "Calibration error by severity"
+
+
+def _mostly_beyond_chance(view: EvaluationView, boxes: Curve) -> bool:
+    """Whether most cells of the last severity show a larger calibration error than a calibrated model would.
+
+    A gap of some points may be chance, and where confidence falls chance alone makes a larger error.
+    """
+    ending = f"/{boxes.columns['severity'][-1]:g}"
+    beyond = [
+        m.chance_high is not None and m.value > m.chance_high
+        for m in view.measurements
+        if (m.metric, m.model, m.stage) == ("ece", boxes.model, boxes.stage)
+        and (m.group or "").startswith("shift=")
+        and str(m.group).endswith(ending)
+        and (m.plain if boxes.score is None else m.score == boxes.score)
+    ]
+    return 2 * sum(beyond) > len(beyond)
 
 
 def _box_subtitle(view: EvaluationView, kind: BoxPlot, series: list[BoxSeries]) -> str:
@@ -488,7 +507,7 @@ def _row_order(view: EvaluationView, cells: Mapping[str, tuple[str, list[Curve]]
     order: dict[str, None] = {}
     for model in (view.focus, *cells):
         what, curves = cells.get(model, ("", []))
-        order |= dict.fromkeys(str(c.group) for c in sorted(curves, key=lambda c: -c.columns[what][-1]))
+        order |= dict.fromkeys(str(c.group) for c in sorted(curves, key=lambda c: -abs(c.columns[what][-1])))
     return list(order)
 
 
@@ -496,7 +515,7 @@ def _heat_map(view: EvaluationView, model: str, what: str, curves: list[Curve], 
     gap = what == "gap"
     curves = sorted(curves, key=lambda c: order.index(str(c.group)))
     shown = curves[:MOST_CORRUPTIONS]
-    by_size = sorted(curves, key=lambda c: c.columns[what][-1])
+    by_size = sorted(curves, key=lambda c: abs(c.columns[what][-1]))
     (worst, most), (mildest, least) = ((group_name(c), c.columns[what][-1]) for c in (by_size[-1], by_size[0]))
     more = f"; {len(shown)} of {len(curves)}, the rest in the table" if len(curves) > len(shown) else ""
     name, measure = ("Gap", "confidence minus accuracy") if gap else ("ECE", "the calibration error")
@@ -509,7 +528,11 @@ def _heat_map(view: EvaluationView, model: str, what: str, curves: list[Curve], 
         f"Heat map of {measure} by corruption and severity: {worst} reaches {points(most, sign=gap)} "
         f"points, {mildest} {points(least, sign=gap)}."
     )
-    claim = f"{worst.capitalize()} hurts most, {mildest} least" if len(shown) > 1 else f"{name} by severity"
+    last = severity_text(shown[0].columns["severity"][-1])
+    ends = f"widest under {worst}, narrowest" if gap else f"highest under {worst}, lowest"
+    claim = f"At severity {last} the {name if name == 'ECE' else name.lower()} is {ends} under {mildest}"
+    if len(shown) == 1:
+        claim = f"{name} by severity"
     return Figure(
         "corruptions" if model == view.focus else f"corruptions-{model}",
         claim if model == view.focus else code(model),
