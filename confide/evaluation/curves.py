@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,19 +19,19 @@ from confide.numerics.binning import mass_starts, width_edges
 from confide.numerics.binomial import wilson_interval
 from confide.random import generator
 from confide.results import TAILS, Curve, Z
-from confide.types import AnyArray, Floats, Indices, Options
+from confide.types import AnyArray, Floating, Floats, Indices
 
 MOST_POINTS = 300
 RELIABILITY_BINS = (10, 15, 20)
+Origin: TypeAlias = Mapping[str, str]
+"""What a curve belongs to: its model, stage and split, by the names of its fields."""
+NO_ORIGIN: Origin = MappingProxyType({})
 
 
 def all_curves(
-    view: View, scores: Mapping[str, AnyArray], difficulty: Floats | None, bands: bool, seed: int, origin: Options
+    view: View, scores: Mapping[str, AnyArray], difficulty: Floats | None, bands: bool, seed: int, origin: Origin
 ) -> list[Curve]:
-    """Every curve that these samples allow, for the plain confidence and the other scores.
-
-    `origin` are the fields of a curve that say what it belongs to, such as `model` and `split`.
-    """
+    """Every curve that these samples allow, for the plain confidence and the other scores."""
     curves = [
         reliability(view, binning, bins, bands, seed, origin)
         for binning in ("width", "mass")
@@ -47,10 +47,7 @@ def all_curves(
     return curves
 
 
-NO_ORIGIN: Options = MappingProxyType({})
-
-
-def reliability(view: View, binning: str, bins: int, bands: bool, seed: int, origin: Options = NO_ORIGIN) -> Curve:
+def reliability(view: View, binning: str, bins: int, bands: bool, seed: int, origin: Origin = NO_ORIGIN) -> Curve:
     """Mean confidence and accuracy per bin, with the 95 % band of a perfectly calibrated model, and what that model
     would show of the calibration error in these bins.
     """
@@ -116,7 +113,7 @@ SMOOTH_PLACES = np.rint(SMOOTH_AT * SMOOTH_CELLS).astype(np.intp)
 FEWEST_SMOOTHED = 15
 
 
-def smooth_reliability(view: View, bands: bool, origin: Options = NO_ORIGIN) -> Curve:
+def smooth_reliability(view: View, bands: bool, origin: Origin = NO_ORIGIN) -> Curve:
     """Accuracy against confidence t without bins: t minus the mean of confidence minus correctness around t.
 
     The mean is weighted by a Gaussian kernel, reflected at 0 and 1, of width n^(-1/3) / 2, at least 0.005. Residuals
@@ -166,11 +163,11 @@ MANY_IN_CELLS = 1 << 15
 """Of more samples it takes longer to find the cell of each than where each cell begins."""
 
 
-def _cell_starts(rising: Floats) -> Indices:
+def _cell_starts(rising: Floating) -> Indices:
     """The first of the sorted values that lies above each edge between grid points, or on it."""
     if len(rising) > MANY_IN_CELLS:
         return np.searchsorted(rising, SMOOTH_EDGES)
-    place = rising * SMOOTH_CELLS
+    place = np.multiply(rising, SMOOTH_CELLS, dtype=np.float64)
     cell = np.rint(place)
     place -= cell
     cells = cell.astype(np.intp)
@@ -197,7 +194,7 @@ def _spaced_ranks(n: int) -> Indices:
     return np.unique(np.linspace(1, n, MOST_POINTS).round().astype(np.intp)) - 1
 
 
-def risk_coverage(view: View, score: Any, name: str, bands: bool, origin: Options = NO_ORIGIN) -> Curve:
+def risk_coverage(view: View, score: Any, name: str, bands: bool, origin: Origin = NO_ORIGIN) -> Curve:
     """Error rate among accepted samples against their share, at no more than 300 thresholds, the last accepts all.
 
     Its band is Wilson's 95 % interval at each threshold alone.
@@ -260,7 +257,7 @@ def _sums_before(unit: Indices, values: Floats) -> Floats:
     return sums
 
 
-def histogram(view: View, score: Any, name: str | None, origin: Options = NO_ORIGIN, bins: int = 20) -> Curve:
+def histogram(view: View, score: Any, name: str | None, origin: Origin = NO_ORIGIN, bins: int = 20) -> Curve:
     """How many right and wrong samples have which confidence or score; bins are (low, high]."""
     ordered, ranks = view.base.ordered(score), view.ranks(score)
     values = ordered.values
@@ -283,7 +280,7 @@ def difficulty_curves(
     difficulty: Floats,
     wrong: NDArray[np.bool_],
     weights: Floats | None = None,
-    origin: Options = NO_ORIGIN,
+    origin: Origin = NO_ORIGIN,
     groups: int = 10,
 ) -> list[Curve]:
     """How difficulty is spread, and the error rate in each tenth of it with Wilson's interval."""

@@ -725,7 +725,7 @@ FADED = 3.1
 def cosines(count: int, cells: int, places: tuple[int, ...]) -> Floats:
     """cos(pi k j / cells) for the first frequencies k and the grid points j."""
     turns = np.outer(np.arange(count), places) % (2 * cells)  # whole numbers: no digits are lost
-    return np.cos(np.pi / cells * turns)
+    return np.asarray(np.cos(np.pi / cells * turns))
 
 
 def integral(curve: Floats) -> Any:

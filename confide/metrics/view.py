@@ -462,8 +462,8 @@ class MetricSamples:
 
             def values(places: Any) -> Floats:
                 if name == "errors":
-                    return ordered.wrong[places].astype(np.float64)
-                sure = ordered.values[places].astype(np.float64, copy=False)
+                    return np.asarray(ordered.wrong[places], dtype=np.float64)
+                sure = np.asarray(ordered.values[places], dtype=np.float64)
                 return sure if name == "confidence" else (1.0 - sure) * sure
 
             self._sums[name] = RunningSums(values, self.n)
