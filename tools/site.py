@@ -157,7 +157,7 @@ def method_page(family: str, method: Method[Any]) -> str:
         lines += ["Not measured.", ""]
     for result in results:
         source = f"../../benchmarks/results/{result.page}"
-        lines += [f"**{result.heading}**, from [{result.page}]({source}), where the setting is:", ""]
+        lines += [f"**{result.heading}** ([{result.page}]({source}) says how):", ""]
         lines += [result.head, result.rule, *result.rows, ""]
     if "Example" in sections:
         lines += ["## Example", "", example_of(sections["Example"]), ""]
@@ -226,7 +226,7 @@ def reference_page(name: str) -> str:
     """Every public function and class of a module that has no page of its own."""
     module = import_module(name)
     methods = {method.function for family in FAMILIES for method in registry_of(family)}
-    lines = [f"# {name}", "", inspect.getdoc(module) or "", ""]
+    lines = [f"# {name}", "", (inspect.getdoc(module) or "").replace(" -> ", " → "), ""]
     for word in sorted(set(getattr(module, "__all__", None) or dir(module))):
         if word.startswith("_"):
             continue
@@ -236,15 +236,62 @@ def reference_page(name: str) -> str:
         if not (thing.__module__ or "").startswith("confide"):
             continue
         lines += [f"## {word}", "", "```python", f"{word}{signature_of(thing)}", "```", ""]
-        lines += ["```text", inspect.getdoc(thing) or "", "```", ""]
+        lines += documented(inspect.getdoc(thing) or "")
     return "\n".join(lines)
 
 
+def documented(doc: str) -> list[str]:
+    """A docstring as text: its arguments as a list, its example as code."""
+    first, text, sections = parts_of(doc)
+    lines = [prose(first), ""]
+    if text:
+        # What is indented in a docstring is code or a table of words: as it stands.
+        lines += ["```text", text, "```", ""] if re.search(r"^ {2,}\S", text, re.M) else [prose(text), ""]
+    for title, section in sections.items():
+        if title == "Example":
+            lines += [example_of(section), ""]
+            continue
+        entries = re.findall(r"^ {4}(\*{0,2}\w[\w, *]*): (.*(?:\n {8}.*)*)", section, re.M)
+        listed = title in ("Args", "Attributes", "Raises")
+        if listed and len(entries) == len(re.findall(r"^ {4}\S", section, re.M)):
+            lines += [f"**{title}**", "", *(f"- `{name}`: {prose(meaning)}" for name, meaning in entries), ""]
+        else:
+            lines += [f"**{title}**", "", prose(section), ""]
+    return lines
+
+
+def prose(text: str) -> str:
+    """Words of a docstring as markdown, paragraphs kept: no sign of theirs is markup but the backtick."""
+    paragraphs = (re.sub(r"\s+", " ", part).strip() for part in re.split(r"\n\s*\n", text.strip()))
+    pieces = (re.split(r"(`[^`]*`)", part) for part in paragraphs)
+    marked = re.compile(r"([\\*_\[\]<>#|])")
+    return "\n\n".join("".join(p if p[:1] == "`" else marked.sub(r"\\\1", p) for p in piece) for piece in pieces)
+
+
+WIDEST_SIGNATURE = 88
+
+
 def signature_of(thing: Any) -> str:
+    """On one line, or an argument a line; annotations as they are written."""
     try:
-        return str(inspect.signature(thing))
+        signature = inspect.signature(thing)
     except ValueError:
         return "(...)"
+    line = re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(signature))
+    if inspect.isclass(thing):
+        line = line.removesuffix(" -> None")
+    if len(thing.__name__ + line) <= WIDEST_SIGNATURE:
+        return line
+    marks = re.match(r"\((.*)\)( -> .*)?$", line, re.S)
+    assert marks is not None
+    parts, depth = [""], 0
+    for sign in marks[1]:
+        depth += (sign in "([{") - (sign in ")]}")
+        if sign == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    return "(\n" + "".join(f"    {part.strip()},\n" for part in parts) + ")" + (marks[2] or "")
 
 
 # The tree of pages.
@@ -269,16 +316,55 @@ GUIDES = {
     "The report": "report",
 }
 """Title -> page of docs/."""
+TOGETHER = re.compile(r"(?<=\d) ([±→]) (?=\d)")
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
 
-CSS = """.formula { margin: 1em 0; padding: .8em 1em; background: var(--md-code-bg-color); line-height: 2.2; }
-.formula math { font-size: 1.15em; }
+# The colours of the report: paper, ink and one accent. A table keeps its words whole and scrolls inside itself.
+CSS = """:root, [data-md-color-scheme="default"] {
+  --md-default-bg-color: #fff; --md-default-fg-color: #14181c; --md-default-fg-color--light: #626c76;
+  --md-typeset-color: #14181c; --md-typeset-a-color: #0a6478; --md-accent-fg-color: #0a6478;
+  --md-code-bg-color: #f3f5f6; --md-code-fg-color: #14181c; --md-code-hl-comment-color: #626c76;
+  --md-typeset-table-color: #d8dde1;
+}
+[data-md-color-scheme="slate"] {
+  --md-default-bg-color: #0f1316; --md-default-fg-color: #e8ebed; --md-default-fg-color--light: #909aa4;
+  --md-typeset-color: #e8ebed; --md-typeset-a-color: #62bfd2; --md-accent-fg-color: #62bfd2;
+  --md-code-bg-color: #181d21; --md-code-fg-color: #e8ebed; --md-code-hl-comment-color: #909aa4;
+  --md-typeset-table-color: #2c343a;
+}
+[data-md-color-scheme] { --md-primary-fg-color: var(--md-default-bg-color);
+  --md-primary-bg-color: var(--md-default-fg-color); --md-primary-bg-color--light: var(--md-default-fg-color--light);
+  --md-shadow-z2: none; }
+.md-header, .md-tabs { background: var(--md-default-bg-color); color: var(--md-default-fg-color); }
+.md-header--shadow { box-shadow: none; }
+.md-header { border-bottom: 1px solid var(--md-typeset-table-color); }
+.md-tabs { border-bottom: 1px solid var(--md-default-fg-color); }
+.md-tabs__link { opacity: 1; color: var(--md-default-fg-color--light); }
+.md-tabs__item--active .md-tabs__link { color: var(--md-typeset-a-color); font-weight: 600; }
+.md-search__form { background: var(--md-code-bg-color); }
+.md-search__input, .md-search__form .md-icon { color: var(--md-default-fg-color); }
+.md-search__input::placeholder { color: var(--md-default-fg-color--light); }
+.md-grid { max-width: 68rem; }
+.md-typeset h1, .md-typeset h2, .md-typeset h3 { color: inherit; font-weight: 600; letter-spacing: -.015em; }
+.md-typeset h1 { margin-bottom: .8em; }
+.md-typeset table:not([class]) { font-variant-numeric: tabular-nums lining-nums; }
+.md-typeset table:not([class]) th { min-width: 0; vertical-align: bottom; }
+.md-typeset table:not([class]) :is(th, td) { padding: .6em .9em; }
+.md-typeset table:not([class]) code { word-break: normal; overflow-wrap: normal; }
+.md-typeset .formula { margin: 1em 0; padding: .8em 1em; background: var(--md-code-bg-color); line-height: 2.2; }
+.md-typeset .formula math { font-size: 1.15em; }
 """
+LOGO = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16" fill="none">
+<style>path { stroke: #14181c } .line { stroke: #0a6478 }
+@media (prefers-color-scheme: dark) { path { stroke: #e8ebed } .line { stroke: #62bfd2 } }</style>
+<path d="M1 1v14h14" stroke-width="2"/><path d="M4.5 11.5L14 2" class="line" stroke-width="2.4"/></svg>
+"""
+"""The sign of the report, as a file: it follows the system, not the button of the page."""
 
 
 def with_known_links(text: str) -> str:
-    """A link to a file of the repository that is no page becomes its words."""
+    """A link to a file of the repository that is no page becomes its words; a value stays beside its spread."""
 
     def kept(link: re.Match[str]) -> str:
         target = link[2]
@@ -286,7 +372,7 @@ def with_known_links(text: str) -> str:
             return link[0]
         return f"`{link[1].strip('`')}`"
 
-    return LINK.sub(kept, text)
+    return TOGETHER.sub("\u00a0\\1\u00a0", LINK.sub(kept, text))
 
 
 def gather(source: Path, *, run: bool = True) -> dict[str, Any]:
@@ -298,6 +384,7 @@ def gather(source: Path, *, run: bool = True) -> dict[str, Any]:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(with_known_links(page.read_text(encoding="utf-8")), encoding="utf-8")
     write(source / "site.css", CSS)
+    write(source / "icon.svg", LOGO)
     shutil.copytree(ROOT / "docs" / "images", source / "docs" / "images")
     for picture in RESULTS.rglob("*.png"):
         shutil.copy(picture, source / picture.relative_to(ROOT))
@@ -384,11 +471,23 @@ def settings_of(
         {"Which method": "docs/which_method.md"},
         *live,
     ]
-    results = ["docs/findings.md", "benchmarks/results/papers/verdicts.md", "benchmarks/results/papers/main.md"]
-    results += ["benchmarks/results/resplits/resplits.md", "benchmarks/results/losses_cpu.md", "docs/errata.md"]
+    results = [
+        {"Findings": "docs/findings.md"},
+        {"Verdicts on the papers": "benchmarks/results/papers/verdicts.md"},
+        {"All losses": "benchmarks/results/papers/main.md"},
+        {"Re-splits": "benchmarks/results/resplits/resplits.md"},
+        {"Speed of losses": "benchmarks/results/losses_cpu.md"},
+        {"Errata of the papers": "docs/errata.md"},
+    ]
     about = ["docs/architecture.md", "docs/bench.md", "CONTRIBUTING.md", "ROADMAP.md", "CHANGELOG.md", "SECURITY.md"]
     colours = [
-        {"media": f"(prefers-color-scheme: {scheme})", "scheme": name, "toggle": {"icon": icon, "name": f"to {other}"}}
+        {
+            "media": f"(prefers-color-scheme: {scheme})",
+            "scheme": name,
+            "primary": "custom",
+            "accent": "custom",
+            "toggle": {"icon": icon, "name": f"to {other}"},
+        }
         for scheme, name, icon, other in (
             ("light", "default", "material/weather-night", "dark"),
             ("dark", "slate", "material/weather-sunny", "light"),
@@ -400,6 +499,8 @@ def settings_of(
         "theme": {
             "name": "material",
             "font": False,
+            "favicon": "icon.svg",
+            "icon": {"logo": "material/chart-line"},
             "palette": colours,
             "features": ["navigation.tabs", "navigation.indexes", "content.code.copy", "search.suggest"],
         },

@@ -1,9 +1,11 @@
 """The pages that the site is made of, without building it."""
 
+import inspect
 import os
 import re
 import runpy
 import xml.etree.ElementTree as ElementTree
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -72,6 +74,53 @@ def test_measured_numbers_are_the_rows_of_the_results():
     page = SITE["method_page"]("calibrators", registry_of("calibrators").get("dac"))
     assert any(row in page for row in rows)
     assert "| logistic |" in SITE["method_page"]("calibrators", registry_of("calibrators").get("second_opinion"))
+
+
+def fit_all(words: "dict[str, tuple[int, ...]]", *, weights: "list[float] | None" = None, seed: int = 0) -> "str":
+    """Fit a*b of <all>, not `a*b`.
+
+    Args:
+        words: the first [line]
+            and its second.
+        weights: of samples.
+        **options: those of the method.
+
+    Returns:
+        What it is.
+
+    Example:
+        >>> 1 + 1
+        2
+    """
+
+
+def test_the_reference_shows_arguments_as_a_list_and_long_signatures_on_several_lines():
+    assert SITE["signature_of"](fit_all) == (
+        "(\n    words: dict[str, tuple[int, ...]],\n    *,\n    weights: list[float] | None = None,\n"
+        "    seed: int = 0,\n) -> str"
+    )
+    shown = "\n".join(SITE["documented"](inspect.getdoc(fit_all)))
+    assert shown.startswith("Fit a\\*b of \\<all\\>, not `a*b`.\n")  # no word is markup
+    assert "- `words`: the first \\[line\\] and its second.\n- `weights`: of samples.\n- `**options`: " in shown
+    assert "**Returns**\n\nWhat it is.\n" in shown
+    assert "```pycon\n>>> 1 + 1\n2\n```" in shown
+
+
+@pytest.mark.parametrize("name", SITE["MODULES"])
+def test_the_reference_says_all_that_its_docstrings_say(name):
+    page = SITE["reference_page"](name)
+    words, page = re.findall(r"^## (\w+)$", page, re.M), re.sub(r"^```\w*$", "", page, flags=re.M)
+    page = re.sub(r"[^A-Za-zÀ-ÿ0-9]", "", page)
+    module = import_module(name)
+    for word in words:
+        doc = re.sub(r"^Example:$", "", inspect.getdoc(getattr(module, word)) or "", flags=re.M)
+        assert re.sub(r"[^A-Za-zÀ-ÿ0-9]", "", doc) in page, word
+
+
+def test_a_value_stays_beside_its_spread():
+    assert SITE["with_known_links"]("| 0.2164 ± 0.0058 | 2.07 → 0.49 | a → b |") == (
+        "| 0.2164\u00a0±\u00a00.0058 | 2.07\u00a0→\u00a00.49 | a → b |"
+    )
 
 
 def test_a_page_that_would_ask_another_server_is_found(tmp_path):
