@@ -52,6 +52,11 @@ def requirements() -> dict[str, tuple[str, ...]]:
     return {extra: tuple(names) for extra, names in packages.items()}
 
 
+def missing_packages() -> list[str]:
+    """What is always needed and is not here."""
+    return [name for name in requirements()[""] if version_of(name) is None]
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     del parser  # no options of its own
 
@@ -78,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     first, second = (max(len(e[column]) for e in extras) for column in (0, 1))
     for name, state, brings in [("extra", "installed", "brings"), *extras]:
         print(f"{name:<{first}}  {state:<{second}}  {brings}")
-    missing = [name for name, version in report["core"].items() if version is None]
+    missing = missing_packages()
     absent = [name for name, e in report["extras"].items() if not e["installed"]]
     if missing:
         print(f"\nneeded but missing: {', '.join(missing)}; mend with: pip install {' '.join(missing)}")

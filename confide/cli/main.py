@@ -50,6 +50,14 @@ def main(arguments: list[str] | None = None) -> int:
         except KeyboardInterrupt:  # also while the verb imports what it needs
             print("confide: stopped; the same command goes on where it was", file=sys.stderr)
             return 130
+        except ModuleNotFoundError:
+            from confide.cli.doctor import missing_packages
+
+            if not (missing := missing_packages()):
+                raise
+            names = " ".join(missing)
+            print(f"confide: not everything needed is installed; mend with: pip install {names}", file=sys.stderr)
+            return 1
     parser = argparse.ArgumentParser(
         prog="confide",
         description="Classifiers whose confidence can be trusted, and the proof.",
@@ -88,6 +96,8 @@ def _run_verb(verb: str, words: list[str]) -> int:
     add_common_flags(parser)
     args = parser.parse_args(words)
     args.command = shlex.join(["confide", verb, *(word for word in words if word not in ("--json", "--quiet"))])
+    if verb == "doctor" and module.missing_packages():
+        return int(module.run(args))  # `guarded` imports some of what may be missing
     return guarded(module.run if verb == "list" else _with_torch(module.run), args)
 
 

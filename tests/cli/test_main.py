@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -124,6 +125,23 @@ def test_doctor_ends_with_the_line_that_mends(monkeypatch, capsys):
     monkeypatch.setattr("confide.cli.doctor.version_of", lambda name: None if name == "pyarrow" else "1.0")
     assert main(["doctor"]) == 1
     assert capsys.readouterr().out.splitlines()[-1].endswith("mend with: pip install pyarrow")
+
+
+@pytest.mark.parametrize(
+    ("words", "last"), [(["doctor"], "needed but missing"), (["evaluate", "a.npz"], "confide: not")]
+)
+def test_a_bare_interpreter_is_told_what_to_install(words, last):
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\nfrom confide.cli import doctor, main\n"
+        "doctor.requirements = lambda: {'': ('numpy', 'torch'), 'ray': ('ray',)}\nsys.exit(main.main(sys.argv[2:]))"
+    )
+    command = [sys.executable, "-I", "-S", "-c", code, str(Path(confide.__file__).parents[1]), *words]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    line = (done.stdout + done.stderr).splitlines()[-1]
+    assert line.startswith(last)
+    assert line.endswith("mend with: pip install numpy torch")
 
 
 def test_doctor_and_list_answer_machines(capsys):

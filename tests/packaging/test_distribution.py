@@ -6,7 +6,6 @@ import ast
 import re
 import subprocess
 import sys
-import sysconfig
 import tarfile
 import venv
 import zipfile
@@ -122,7 +121,8 @@ def test_types_of_the_wheel_reach_a_client(built: Path, tmp_path: Path) -> None:
     run(python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", wheel, cwd=tmp_path)
     site = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=tmp_path).strip()
     # torch and numpy come from this environment, after the wheel.
-    (Path(site) / "peers.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    peers = [folder for folder in sys.path if folder.endswith("site-packages")]
+    (Path(site) / "peers.pth").write_text("\n".join(peers) + "\n")
     client = tmp_path / "client.py"
     # One line is wrong: a checker that knew nothing of the types would let it pass.
     client.write_text((Path(__file__).parent / "client.py").read_text() + 'wrong: str = evaluation.value("ece")\n')
