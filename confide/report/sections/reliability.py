@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 from scipy.special import bdtr, bdtrc
@@ -204,11 +204,8 @@ def bins_of(curve: Curve) -> list[Bin]:
     names = ("low", "high", "confidence", "accuracy", "count", "band_low", "band_high")
     length = len(curve.columns["count"])
     columns = [curve.columns.get(name) or (math.nan,) * length for name in names]
-    return [
-        b
-        for place, row in enumerate(zip(*columns, strict=True))
-        if (b := Bin(*row, _chosen(curve, place, length))).count > 0
-    ]
+    rows = [Bin(*row) for row in zip(*columns, strict=True)]
+    return [replace(b, chosen=_chosen(curve, place, length)) for place, b in enumerate(rows) if b.count > 0]
 
 
 def _chosen(curve: Curve, place: int, length: int) -> str:
