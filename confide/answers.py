@@ -459,9 +459,9 @@ def from_lm_eval(
         raise InputError(f"{path} has no filter '{filter}'; {did_you_mean(filter, known)}")
     for task, several in filters.items():
         if len(several) > 1 and filter is None:
-            found = ", ".join(sorted(several))
+            names = ", ".join(sorted(several))
             raise InputError(
-                f"task '{task}' of {path} holds every answer under {len(several)} filters ({found}); name one"
+                f"task '{task}' of {path} holds every answer under {len(several)} filters ({names}); name one"
             )
     records = [
         (task, record) for task, record in records if len(filters[task]) == 1 or str(record.get("filter")) == filter

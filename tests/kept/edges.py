@@ -16,6 +16,7 @@ from confide import calibrators, decisions, difficulty, metrics, sets, trust
 from confide.calibrators import CALIBRATORS
 from confide.checks import InputError
 from confide.difficulty import DIFFICULTY
+from confide.evaluation.curves import SMOOTH_AT
 from confide.predictions import Predictions
 from confide.records import Features
 from confide.trust import TRUST
@@ -125,7 +126,9 @@ def beyond_entries() -> Iterator[tuple[str, Callable[[], Any]]]:
         yield f"kernel {name}", partial(_lowered, "metrics.kernel_calibration", {"LARGEST": 50}, make)
         yield f"cells {name}", partial(_lowered, "metrics.influence", {"CELLS": 64}, make)
         yield f"slow {name}", partial(_lowered, "evaluation.evaluate", {"MOST_FOR_SLOW": 50}, make)
-    yield "smooth", partial(_lowered, "evaluation.curves", {"SMOOTH_CELLS": 50}, whole["plain"])
+    coarse = {"SMOOTH_CELLS": 50, "SMOOTH_PLACES": np.rint(SMOOTH_AT * 50).astype(np.intp)}
+    coarse["SMOOTH_EDGES"] = (np.arange(1, 51) - 0.5) / 50
+    yield "smooth", partial(_lowered, "evaluation.curves", coarse, whole["plain"])
     for limits in ({"WIDE_WORK": 10}, {"CURVATURE_ROWS": 40}, {"FOLD_ROWS": 30}):
         for word, own in (("matrix", {}), ("dirichlet", {}), ("vector", {}), ("dirichlet", {"on": "weighted"})):
             make = partial(entries.calibrated, word, **own)
