@@ -726,7 +726,7 @@ class QueryRunner:
 
 
 def rising_order(values: Floats) -> Indices:
-    """A stable order of numbers, NaN last; of many that float32 holds, as confidences are, by whole numbers.
+    """A stable order of numbers, NaN last; of many that float32 holds by whole numbers.
 
     Numpy sorts these with the widest registers there are, some five times as fast as it argsorts: the upper half is the
     value's place among all of float32, the lower half the row.

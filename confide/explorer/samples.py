@@ -388,7 +388,8 @@ class PredictionsFile:
             predictions = self._predictions(columns, metadata)
             facts = (predictions if calibrator is None else calibrator(predictions)).facts
             predicted = None if facts.predicted is None else facts.predicted.int()
-            blocks.add(Facts(facts.confidence.float(), predicted, facts.right, nll=facts.nll))
+            sure = torch.from_numpy(facts.sureness())
+            blocks.add(Facts(sure, predicted, facts.right, nll=facts.nll))
             trust += [] if predictions.trust is None else [predictions.trust.float()]
         return blocks.join(), torch.cat(trust) if trust else None
 
@@ -434,7 +435,9 @@ def model_table(layout: Layout, samples: SampleTable, model: str, stage: str) ->
     """One row per sample, in the order of the samples; null where the model predicts nothing."""
     n = samples.table.num_rows
     prediction = np.full(n, -1, dtype=np.int32)
-    confidence, loss, trust = (np.full(n, np.nan, dtype=np.float32) for _ in range(3))
+    # Single precision would round many confidences to 1, and no link of the report could part them.
+    confidence = np.full(n, np.nan)
+    loss, trust = (np.full(n, np.nan, dtype=np.float32) for _ in range(2))
     correct = np.full(n, -1, dtype=np.int8)
     calibrator = load_calibrator(layout, model, stage)
     for split, path in layout.predictions[model].items():

@@ -101,8 +101,20 @@ def explorer_query(filters: Mapping[str, str | None]) -> str:
 
 def confidence_range(threshold: float, accepted: bool) -> str:
     """The explorer's filter for confidences that a threshold accepts (at or above it), or sets aside."""
-    edge = f"{threshold - 1e-7:.9f}"  # the threshold is a confidence itself, to single precision
-    return f"{edge}.." if accepted else f"..{edge}"
+    edge = just_below(threshold)
+    return f"{edge!r}.." if accepted else f"..{edge!r}"
+
+
+def just_below(confidence: float) -> float:
+    """Where to cut so that the sample of this confidence lies above: 1 minus it is known to single precision."""
+    return confidence - max(2e-7 * (1 - confidence), 2e-16)
+
+
+def bin_range(low: float, high: float, closed: str = "both") -> str:
+    """The explorer's filter for the numbers of a bin; the ends belong to a filter, but to a bin not always both."""
+    low = math.nextafter(low, math.inf) if closed == "right" else low
+    high = math.nextafter(high, -math.inf) if closed == "left" else high
+    return f"{float(low)!r}..{float(high)!r}"
 
 
 def coordinate(value: float) -> str:

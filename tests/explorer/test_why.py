@@ -11,13 +11,14 @@ from html import unescape
 
 import numpy as np
 import pytest
+import torch
 
 pytest.importorskip("duckdb", reason="duckdb is not installed (extra: explore)")
 
 import confide
 from confide.explorer.reliability import ConfidenceSums, _unit_spread, confidence_cells, reliability_of
 from confide.predictions import Predictions
-from confide.records import Features
+from confide.records import Features, Scores
 
 
 def test_the_gap_of_the_rows_in_sight_is_that_of_the_evaluation(client, run_folder):
@@ -331,3 +332,25 @@ def test_quick_counts_pages_and_sums_are_those_of_the_plain_way(serve, tmp_path,
             assert found.high - found.low == pytest.approx(2 * 1.96 * gaps.std() / np.sqrt(len(gaps)), rel=0.05)
         assert found.chance == pytest.approx(1.96 * np.sqrt((says * (1 - says)).sum()) / len(says), rel=1e-3)
         assert sum(b.n for b in found.bins) == len(says)
+
+
+def test_bins_of_the_report_open_as_many_samples_as_they_hold(serve, run_folder):
+    """Also where single precision rounds confidences to 1, and where difficulties lie on the edges of bins."""
+    path = run_folder / "predictions" / "plain-test.parquet"
+    said = Predictions.load(path, split="test")
+    sharp = said.logits.double() * torch.linspace(0.5, 6, len(said))[:, None]
+    Predictions(sharp.float(), said.labels, said.ids, "test", class_names=said.class_names).save(path)
+    place = run_folder / "scores" / "test.parquet"
+    scores = Scores.load(place)
+    replace(scores, values=np.round(scores.values)).save(place)
+    found = confide.evaluate(Predictions.load(path, split="test"), model="plain", scores=Scores.load(place))
+    found.save(run_folder / "evaluation.json")
+    client = serve(run_folder)
+    page = client.send("GET", "/report")[2].decode()
+    marks = [m for values in re.findall(r'data-values="([^"]+)"', page) for m in json.loads(unescape(values))]
+    told = {m[3]: m[2] for m in marks if re.search("confidence=|difficulty=(?!.*outcome)", str(m[3:]))}
+    opened = {query: json.loads(client.send("GET", f"/api/find?{query}")[2])["count"] for query in told}
+    held = {query: int(re.search(r"(?:n = |%: )(\d+)", words)[1]) for query, words in told.items()}
+    assert len(held) > 60
+    assert max(held.values()) < len(said)
+    assert opened == held

@@ -43,7 +43,7 @@ async function tag(body, words) {
   try {
     const answer = await net.put("tags", all ? { ...body, all: true } : { ...body, rows: rows() }, all ? state.query() : "", "POST");
     const rest = answer.skipped ? `; ${whole(answer.skipped)} have no other class suggested` : "";
-    if (answer.changed) toast.changed(`${whole(answer.changed)} samples: ${words}${rest}.`, answer.undo); else toast.say(`Nothing was changed${rest}.`);
+    if (answer.changed) toast.changed(`${whole(answer.changed)} ${answer.changed === 1 ? "sample" : "samples"}: ${words}${rest}.`, answer.undo); else toast.say(`Nothing was changed${rest}.`);
     close();
     after();
   } catch (error) { if (net.isGone(error)) toast.say("Not tagged: the connection is lost."); else complain(error); }

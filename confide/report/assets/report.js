@@ -71,8 +71,8 @@
     var box = page.getElementById("open-point");
     box.hidden = !explored || threshold === null;
     if (box.hidden) return;
-    // As in Python: a threshold accepts what is at or above it, and is a confidence itself, to single precision.
-    var edge = (threshold - 1e-7).toFixed(9), start = "/?" + box.dataset.whose + "&confidence=";
+    // As `just_below`: a threshold accepts what is at or above it, and is some sample's own confidence.
+    var edge = threshold - Math.max(2e-7 * (1 - threshold), 2e-16), start = "/?" + box.dataset.whose + "&confidence=";
     var views = { accepted: edge + "..", errors: edge + "..&outcome=wrong", aside: ".." + edge };
     Object.keys(views).forEach(function (name) { box.querySelector('[data-open="' + name + '"]').href = start + views[name]; });
   }

@@ -227,7 +227,7 @@ def _data(view: EvaluationView, curve: Curve, steps: list[Step], top: float) -> 
     return CoverageData(
         coverage=column("coverage"),
         risk=column("risk"),
-        threshold=column("threshold"),
+        threshold=tuple(s.threshold if math.isfinite(s.threshold) else None for s in steps),
         low=column("low"),
         high=column("high"),
         promise=tuple(step.promise for step in steps),

@@ -7,7 +7,18 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from confide.report.draw import PHONE, Canvas, Empty, Figure, FigureTable, Scale, explorer_query, table, ticks
+from confide.report.draw import (
+    PHONE,
+    Canvas,
+    Empty,
+    Figure,
+    FigureTable,
+    Scale,
+    bin_range,
+    explorer_query,
+    table,
+    ticks,
+)
 from confide.report.view import EvaluationView
 from confide.report.words import between, count, fixed, percent, shorten, tip
 from confide.results import Curve, Sample
@@ -57,8 +68,9 @@ def _histogram(view: EvaluationView, curve: Curve, bands: list[tuple[float, floa
     y = Scale(0, max(counts) or 1, 196, 30)
     for a, b, c in zip(low, high, counts, strict=True):
         canvas.bars([(x(a) + 0.4, y(c), max(x(b) - x(a) - 0.8, 0.6), 196 - y(c))], _shade(bands, 0.5 * (a + b)))
-        chosen = {**view.explorer_filters(), "difficulty": f"{a:.9g}..{b:.9g}"}
-        canvas.value(x(0.5 * (a + b)), y(c), f"{fixed(a, 2)} to {fixed(b, 2)}: {count(c)} {view.unit}", chosen)
+        span = bin_range(a, b, "left" if b < high[-1] else "both")
+        told = f"{fixed(a, 2)} to {fixed(b, 2)}: n = {count(c)}"
+        canvas.value(x(0.5 * (a + b)), y(c), told, {**view.explorer_filters(), "difficulty": span})
     canvas.line(10, 196, PHONE - 10, 196, "ax")
     canvas.ticks_x(x, marks, 212)
     canvas.text(10, 228, "← easier", "l")
@@ -169,7 +181,7 @@ def _model_bars(canvas: Canvas, curve: Curve, x: Scale, y: Scale, place: tuple[i
         low, high = _ends(curve, k)
         name, ends = _group_names(len(curve.columns["error"]))[k], between(low, high, 1, 100)
         words = f"{curve.model}, {name}: {percent(value, 1)} wrong{f' ({ends})' if ends else ''}"
-        span = f"{curve.columns['low'][k]:.9g}..{curve.columns['high'][k]:.9g}"
+        span = bin_range(curve.columns["low"][k], curve.columns["high"][k])
         whose = {"split": curve.split, "model": curve.model, "stage": curve.stage}
         canvas.value(left + width / 2, y(100 * value), words, {**whose, "difficulty": span, "outcome": "wrong"})
         if math.isfinite(low) and math.isfinite(high):

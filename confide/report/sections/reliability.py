@@ -6,12 +6,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 from scipy.special import bdtr, bdtrc
 
-from confide.report.draw import PHONE, THIRD, Canvas, Empty, Figure, FigureTable, Scale, percent_tick, table, ticks
+from confide.report.draw import (
+    PHONE,
+    THIRD,
+    Canvas,
+    Empty,
+    Figure,
+    FigureTable,
+    Scale,
+    bin_range,
+    just_below,
+    percent_tick,
+    table,
+    ticks,
+)
 from confide.report.view import EvaluationView
 from confide.report.words import CHANCE, P_CALIBRATED, between, code, count, p_value, percent, points, shorten
 from confide.results import LEVEL, SEED_BAND, Curve, Measurement
@@ -165,6 +178,8 @@ class Bin:
     count: float
     band_low: float
     band_high: float
+    chosen: str = ""
+    """The explorer's filter for its samples."""
 
     @property
     def banded(self) -> bool:
@@ -189,7 +204,16 @@ def bins_of(curve: Curve) -> list[Bin]:
     names = ("low", "high", "confidence", "accuracy", "count", "band_low", "band_high")
     length = len(curve.columns["count"])
     columns = [curve.columns.get(name) or (math.nan,) * length for name in names]
-    return [b for row in zip(*columns, strict=True) if (b := Bin(*row)).count > 0]
+    rows = [Bin(*row) for row in zip(*columns, strict=True)]
+    return [replace(b, chosen=_chosen(curve, place, length)) for place, b in enumerate(rows) if b.count > 0]
+
+
+def _chosen(curve: Curve, place: int, length: int) -> str:
+    """The confidences of a bin: (low, high] in bins of equal width, of equal mass from its first to the next one's."""
+    low, high = (curve.columns[name][place] for name in ("low", "high"))
+    if curve.kind == "reliability_width":
+        return bin_range(low, high, "right" if place else "both")
+    return bin_range(just_below(low), just_below(high) if place < length - 1 and high > low else high)
 
 
 def bins_table(bins: list[Bin]) -> FigureTable:
@@ -241,8 +265,7 @@ def diagram(bins: list[Bin], width: float, labels: bool, whose: Mapping[str, str
         if b.count >= FEWEST:
             canvas.line(x(b.confidence), y(b.confidence), x(b.confidence), y(b.accuracy), f"k{b.side}", 2)
             canvas.dot(x(b.confidence), y(b.accuracy), f"f{b.side}")
-            span = {"confidence": f"{b.low:.6g}..{b.high:.6g}"}
-            canvas.value(x(b.confidence), y(b.accuracy), b.text, {**whose, **span})
+            canvas.value(x(b.confidence), y(b.accuracy), b.text, {**whose, "confidence": b.chosen})
     canvas.line(34, y(0), 34 + side, y(0), "ax")
     canvas.text(0, 9, "Accuracy, %", "l")
     canvas.text(34 + side, floor + 17, "Confidence, %", "l e")

@@ -16,6 +16,7 @@ from confide.report.draw import (
     Empty,
     Figure,
     Scale,
+    bin_range,
     confidence_range,
     explorer_query,
     percent_tick,
@@ -89,7 +90,7 @@ def _two_histograms(view: EvaluationView, curve: Curve) -> Canvas:
         ):
             words = f"{name}, {percent(a)} to {percent(b)}: {count(number)}, {fixed(v, 1)} % of them"
             whose = {"split": curve.split, "model": curve.model, "stage": curve.stage}
-            chosen = {**whose, "outcome": name, "confidence": f"{a:.9g}..{b:.9g}"}
+            chosen = {**whose, "outcome": name, "confidence": bin_range(a, b, "right" if a > 0 else "both")}
             canvas.value(x(0.5 * (a + b)), scale(v), words, chosen)
         canvas.line(34, floor, PHONE - 12, floor, "ax")
         words = f"{name.capitalize()}, {count(sum(curve.columns[name]))} {view.unit}"
