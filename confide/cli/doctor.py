@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     first, second = (max(len(e[column]) for e in extras) for column in (0, 1))
     for name, state, brings in [("extra", "installed", "brings"), *extras]:
         print(f"{name:<{first}}  {state:<{second}}  {brings}")
-    missing = missing_packages()
+    missing = [name for name, version in report["core"].items() if version is None]
     absent = [name for name, e in report["extras"].items() if not e["installed"]]
     if missing:
         print(f"\nneeded but missing: {', '.join(missing)}; mend with: pip install {' '.join(missing)}")
