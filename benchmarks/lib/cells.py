@@ -299,6 +299,13 @@ def _split_note(dataset: Dataset) -> dict[str, Any]:
     }
 
 
+def command() -> str:
+    """What was run, by the module's name; of absolute paths, which say something of the machine alone, their end."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    program = f"-m {spec.name.removesuffix('.__main__')}" if spec else Path(sys.argv[0]).name
+    return " ".join(["python", program, *(Path(w).name if Path(w).is_absolute() else w for w in sys.argv[1:])])
+
+
 def provenance() -> dict[str, Any]:
     """Hardware, versions, commit, command, time."""
     known = environment()
@@ -308,6 +315,6 @@ def provenance() -> dict[str, Any]:
         "hardware": f"{gpu}; {known.hardware}" if gpu else known.hardware,
         "torch": torch.__version__,
         "commit": os.environ.get("CONFIDE_COMMIT") or known.commit,
-        "command": os.environ.get("CONFIDE_COMMAND") or " ".join(sys.argv),
+        "command": os.environ.get("CONFIDE_COMMAND") or command(),
         "made": datetime.now(timezone.utc).isoformat(timespec="seconds"),
     }

@@ -1,8 +1,13 @@
 """How the images of a benchmark are cut, and which figures stand beside each other."""
 
+import sys
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
+from benchmarks import ROOT
+from benchmarks.lib import cells
 from benchmarks.resplits import judge, splits
 
 
@@ -52,3 +57,16 @@ def test_losses_are_compared_with_cross_entropy_by_seed_and_only_where_all_seeds
     assert "11 of 80 trainings" in text
     assert "`adafocal` of 50 epochs (4 of 5)" in text
     assert "`focal` of 50 epochs" not in text
+
+
+def test_the_command_of_a_result_names_the_module_and_no_folder_of_the_machine(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["/somewhere/else/__main__.py", "train", "--data", "/somewhere/carry", "a/b"])
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", SimpleNamespace(name="benchmarks.resplits.__main__"))
+    assert cells.command() == "python -m benchmarks.resplits train --data carry a/b"
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
+    assert cells.command() == "python __main__.py train --data carry a/b"
+
+
+def test_no_kept_result_names_a_folder_of_the_machine_it_was_made_on():
+    for path in (ROOT / "benchmarks" / "results").rglob("*.json"):
+        assert '"command": "/' not in path.read_text(encoding="utf-8"), path.name
