@@ -6,6 +6,7 @@
 lies there, so that a second call goes on where the first was stopped. --done names files that another machine holds
 already. --cells names the trainings in order of value, as EPOCHS-METHOD, which means all seeds, or EPOCHS-METHOD-SEED;
 `METHOD+1` is a second training of the same split from another start, `finetuned` the extractor's own network,
+`finetuned0.1_0.3` the same with a learning rate of 0.1 for its head and 0.3 times as much for its body,
 `dropout0.2` cross-entropy with a fifth of the features dropped before the last layer, in training and in each of ten
 passes at prediction. Several processes train at a time. On two cores, to try it out:
 
@@ -298,6 +299,14 @@ def make_opinions(work: Work, seed: int) -> None:
     print(f"opinions {seed} after {time.monotonic() - work.began:.1f} s", flush=True)
 
 
+def tuning(method: str) -> dict[str, Any]:
+    """How the extractor's own network is trained, with the rates of head and body that the method names."""
+    rate, _, body = method.removeprefix(TUNED).partition("_")
+    if not rate:
+        return TUNING
+    return {**TUNING, "learning_rate": float(rate), "model_options": {"frozen_epochs": 1, "body_rate": float(body)}}
+
+
 def settings_of(work: Work, epochs: int, method: str, seed: int) -> Settings:
     """All methods train alike but for their loss, the extractor's own network as is usual for it."""
     loss, _, start = method.partition("+")
@@ -306,8 +315,8 @@ def settings_of(work: Work, epochs: int, method: str, seed: int) -> Settings:
     if share != loss:
         loss = METHODS[0]
         chosen["model_options"] = {"dropout": float(share)}
-    if loss == TUNED:
-        return Settings.from_dict({**TUNING, **AVERAGED, **chosen, "model": f"features:{work.args.extractor}"})
+    if loss.startswith(TUNED):
+        return Settings.from_dict({**tuning(loss), **AVERAGED, **chosen, "model": f"features:{work.args.extractor}"})
     known = method_named(loss).resolved()
     chosen |= {"loss": known.loss, "loss_options": dict(known.options)}
     chosen |= {"model": work.args.model, "compile": work.device.type == "cuda"}
