@@ -705,6 +705,9 @@ def _moments(values: Floats, weights: Floats, whole: bool) -> tuple[float, float
     total = float(weights.sum())
     if (total if whole else there.sum()) < 2:
         return math.nan, math.nan
-    mean = float(weights @ values) / total
+    # Counted from one of the values, so that equal ones have a variance of exactly 0 on every processor.
+    start = float(values[np.argmax(there)])
+    apart = values - start
+    mean = float(weights @ apart) / total
     lost = 1.0 if whole else float(weights @ weights) / total
-    return mean, float(weights @ (values - mean) ** 2) / (total - lost)
+    return start + mean, float(weights @ (apart - mean) ** 2) / (total - lost)
