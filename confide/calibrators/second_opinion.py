@@ -36,8 +36,12 @@ def fit_gaussian(reference: Reference, neighbours: int) -> dict[str, Tensor]:
     """The class Gaussians of a difficulty fit, as few numbers as posterior and relative distance need."""
     model = reference.gaussians
     projection, counts = model.projection, model.gaussians.counts
-    parts = {"origin": projection.origin, "matrix": projection.matrix, "centres": projection.centres}
-    parts |= {"inverse_total": projection.inverse_total, "shares": np.where(counts, class_shares(model.gaussians), 0.0)}
+    # A direction in which no class lies elsewhere is chosen by rounding and says nothing of a class.
+    telling = projection.inverse_total < 1 - 1e-9
+    telling |= not telling.any()
+    parts = {"origin": projection.origin, "matrix": projection.matrix[:, telling]}
+    parts |= {"centres": projection.centres[:, telling], "inverse_total": projection.inverse_total[telling]}
+    parts["shares"] = np.where(counts, class_shares(model.gaussians), 0.0)
     return {name: torch.as_tensor(np.ascontiguousarray(part), dtype=torch.float64) for name, part in parts.items()}
 
 
