@@ -28,8 +28,11 @@ FLAT = {
     "edges_of_fits/calibrators dirichlet gap": 3e-2,
     "edges_of_fits/calibrators dirichlet sure": 0.15,
     "edges_of_fits/calibrators dirichlet zeros": 1e-2,
+    "edges_of_metrics/metrics sure": 1e-2,
+    "edges_of_metrics/evaluate sure": 1e-2,
 }
-"""Searches that end where the loss is flat, or lies beyond all samples: another processor ends a little elsewhere."""
+"""Searches that end where the loss is flat, or lies beyond all samples: another processor ends a little elsewhere;
+and the spread of confidences that differ in their last digit."""
 IN_BLOCKS = ("calibrators", "metrics", "trust", "difficulty", "numerics", "sets", "decisions", "shift", "losses")
 """Families whose samples, more than one hundred, are looked at in blocks."""
 SWITCHES: dict[str, dict[str, Any]] = {
@@ -43,9 +46,8 @@ SWITCHES: dict[str, dict[str, Any]] = {
     "simplex.statistics": {"SMALL": 1},
 }
 """Sizes from which another way to the same numbers is the quicker one."""
-MOVES = ("calibrators/travelling1", "calibrators/parameterised_temperature")
-"""The distance of the one takes in a direction in which no class lies elsewhere, and rounding chooses it; the other is
-a network trained in float32 from a temperature that is found to eight digits."""
+MOVES = ("calibrators/parameterised_temperature",)
+"""A network trained in float32 from a temperature that is found to eight digits."""
 NUMBER = re.compile(r"(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)")
 
 
