@@ -173,7 +173,8 @@ def _calibrated(word: str, shape: str) -> Any:
     notes = [_still(note) for note in calibrator.notes]
     if any("every validation prediction is right" in note for note in notes):
         # The likelihood rises without end: where the search stops hangs on the processor.
-        return {"finite": bool(np.isfinite(after.facts.nll.numpy()).all()), "predicted": after.facts.predicted, "notes": notes}
+        finite = bool(np.isfinite(after.facts.nll.numpy()).all())
+        return {"finite": finite, "predicted": after.facts.predicted, "notes": notes}
     return {"confidence": after.facts.confidence, "nll": after.facts.nll, "notes": notes}
 
 
