@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +84,39 @@ def load_network(path: str | Path) -> TrainedNetwork:
 # ---- The file ----
 
 
+@dataclass(frozen=True)
+class Identity:
+    """What makes two trainings the same: a checkpoint may be resumed where all of it is equal.
+
+    `settings` are those of the training as its file holds them; what a file does not say is None.
+    """
+
+    settings: JsonObject = field(default_factory=dict)
+    dataset: str | None = None
+    training_samples: int | None = None
+    training_data: str | None = None
+    validation_data: str | None = None
+    difficulty_scores: str | None = None
+    device: str | None = None
+    precision: str | None = None
+    processes: int | None = None
+
+    def as_dict(self) -> JsonObject:
+        """As files hold it, settings and the rest side by side: precision is the one in use, not the one asked for."""
+        return {**self.settings, **{word: getattr(self, name) for word, name in self._words().items()}}
+
+    @classmethod
+    def from_dict(cls, record: JsonObject) -> Identity:
+        """The inverse of `as_dict`."""
+        words = cls._words()
+        settings = {key: value for key, value in record.items() if key not in words}
+        return cls(settings, **{name: record.get(word) for word, name in words.items()})
+
+    @classmethod
+    def _words(cls) -> dict[str, str]:
+        return {own.name.replace("_", " "): own.name for own in fields(cls) if own.name != "settings"}
+
+
 @dataclass(frozen=True, eq=False)
 class TrainedFile:
     """What `model.safetensors` holds; `settings` are all those of the training, as a plain dictionary."""
@@ -95,7 +128,7 @@ class TrainedFile:
     loss_state: Mapping[str, Tensor] = field(default_factory=dict)
     chosen_epoch: int = -1
     notes: tuple[str, ...] = ()
-    identity: JsonObject = field(default_factory=dict)
+    identity: Identity = field(default_factory=Identity)
 
     def write(self, folder: Path) -> None:
         """Write it into a folder, whole or not at all."""
@@ -105,7 +138,7 @@ class TrainedFile:
             "class_names": self.class_names,
             "chosen_epoch": self.chosen_epoch,
             "notes": self.notes,
-            "identity": self.identity,
+            "identity": self.identity.as_dict(),
         }
         tensors = {f"model.{name}": values for name, values in self.weights.items()}
         tensors |= {f"loss.{name}": values for name, values in self.loss_state.items()}
@@ -130,7 +163,7 @@ class TrainedFile:
             {name.removeprefix("loss."): v for name, v in tensors.items() if name.startswith("loss.")},
             record["chosen_epoch"],
             tuple(record["notes"]),
-            record["identity"],
+            Identity.from_dict(record["identity"]),
         )
 
     def network(self) -> TrainedNetwork:

@@ -19,14 +19,14 @@ from confide.files import disk, formats
 from confide.models import Classifier
 from confide.models.device import Device
 from confide.models.preparation import Preparation
-from confide.models.trained import MODEL_FILE, TrainedFile, TrainedNetwork, trained_file
+from confide.models.trained import MODEL_FILE, Identity, TrainedFile, TrainedNetwork, trained_file
 from confide.records import Dataset, Scores
 from confide.results import Curve
 from confide.training.distributed import World
 from confide.training.feed import TrainingSamples
 from confide.training.settings import Settings
 from confide.training.state import State
-from confide.types import Floats, JsonObject
+from confide.types import Floats
 
 # Trained: a model with all that is needed to use it, as a record and as files of a folder.
 
@@ -50,7 +50,7 @@ class Trained:
     timings: Mapping[str, Floats] = field(default_factory=dict)
     chosen_epoch: int = -1
     notes: tuple[str, ...] = ()
-    identity: JsonObject = field(default_factory=dict)
+    identity: Identity = field(default_factory=Identity)
     process_notes: tuple[str, ...] = ()
 
     @property
@@ -117,23 +117,23 @@ class Trained:
 
 def identity_of(
     dataset: Dataset, settings: Settings, samples: TrainingSamples, scores: Scores | None, device: Device, world: World
-) -> JsonObject:
-    """A checkpoint may be resumed where all of this is equal."""
+) -> Identity:
+    """The identity of the training that is about to start."""
     digest = None
     if scores is not None:
         values = np.ascontiguousarray(scores.values, dtype=np.float64)
         digest = hashlib.sha256("\0".join(map(str, scores.ids)).encode() + values.tobytes()).hexdigest()[:16]
-    return {
-        **settings.as_dict(),
-        "dataset": dataset.name,
-        "training samples": len(samples.train),
-        "training data": samples.train.fingerprint,
-        "validation data": None if samples.val is None else samples.val.fingerprint,
-        "difficulty scores": digest,
-        "device": device.device.type,
-        "precision": device.precision,
-        "processes": world.size,
-    }
+    return Identity(
+        settings.as_dict(),
+        dataset=dataset.name,
+        training_samples=len(samples.train),
+        training_data=samples.train.fingerprint,
+        validation_data=None if samples.val is None else samples.val.fingerprint,
+        difficulty_scores=digest,
+        device=device.device.type,
+        precision=device.precision,
+        processes=world.size,
+    )
 
 
 class Difference(NamedTuple):
@@ -151,12 +151,12 @@ class Difference(NamedTuple):
         )
 
 
-def first_difference(earlier: JsonObject, identity: JsonObject) -> Difference | None:
-    """The first thing in which the identity of an earlier training, read from its file, differs from this one."""
-    now = json.loads(json.dumps(dict(identity)))
-    for key in sorted({*earlier, *now}):
-        if earlier.get(key) != now.get(key):
-            return Difference(key, earlier.get(key), now.get(key))
+def first_difference(earlier: Identity, now: Identity) -> Difference | None:
+    """The first thing in which an earlier training, read from its file, differs from this one."""
+    then, this = earlier.as_dict(), json.loads(json.dumps(now.as_dict()))
+    for key in sorted({*then, *this}):
+        if then.get(key) != this.get(key):
+            return Difference(key, then.get(key), this.get(key))
     return None
 
 
@@ -170,11 +170,15 @@ def checkpoint_paths(folder: Path) -> list[Path]:
     return sorted((folder / "checkpoints").glob("step-*.safetensors"))
 
 
-def save_checkpoint(state: State, folder: Path, identity: JsonObject, steps_per_epoch: int) -> Path:
+def save_checkpoint(state: State, folder: Path, identity: Identity, steps_per_epoch: int) -> Path:
     """Write the state beside the one before, then remove the others: older ones, and damaged ones passed over."""
     position = state.epoch * steps_per_epoch + state.step
     path = folder / "checkpoints" / f"step-{position:09d}.safetensors"
-    notes = {**state.notes(), "format": formats.CHECKPOINT.tag, "identity": json.dumps(identity, sort_keys=True)}
+    notes = {
+        **state.notes(),
+        "format": formats.CHECKPOINT.tag,
+        "identity": json.dumps(identity.as_dict(), sort_keys=True),
+    }
     tensors = state.tensors()
     if not state.world.is_lead:
         return path
@@ -221,10 +225,12 @@ def restore_checkpoint(state: State, folder: Path) -> str:
     return f"resumed at epoch {state.epoch}, step {state.step} from {newest.path.name}{damage}"
 
 
-def difference_from_checkpoint(folder: Path, identity: JsonObject) -> Difference | None:
+def difference_from_checkpoint(folder: Path, identity: Identity) -> Difference | None:
     """The first thing in which the checkpoints of a folder differ from this training."""
     newest = newest_checkpoint(folder)
-    return None if newest is None else first_difference(json.loads(newest.notes["identity"]), identity)
+    return (
+        None if newest is None else first_difference(Identity.from_dict(json.loads(newest.notes["identity"])), identity)
+    )
 
 
 def remove_training(folder: Path) -> None:

@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -340,9 +341,9 @@ def finished_before(run: Run, if_other: str) -> Trained | None:
     trained = _read_finished(run, run.folder)
     if trained is not None:
         # A finished model is the same on every device.
-        earlier = dict(trained.identity)
-        earlier |= {k: run.identity.get(k) for k in ("device", "precision", "processes") if k in earlier}
-        difference = first_difference(earlier, run.identity)
+        device, precision, processes = run.identity.device, run.identity.precision, run.identity.processes
+        here = replace(trained.identity, device=device, precision=precision, processes=processes)
+        difference = first_difference(here, run.identity)
     else:
         difference = checkpoint.difference_from_checkpoint(run.folder, run.identity)
     if difference is None:

@@ -21,7 +21,7 @@ from confide.checks import InputError
 from confide.files import disk
 from confide.models.device import Device
 from confide.models.preparation import Feed, fit_preparation
-from confide.models.trained import build_model
+from confide.models.trained import Identity, build_model
 from confide.records import Dataset, Scores
 from confide.training import checkpoint
 from confide.training.batch_norm import exact_batch_norms
@@ -31,7 +31,6 @@ from confide.training.feed import EpochOrder, TrainingSamples, choose_samples
 from confide.training.objective import Objective, groups_of
 from confide.training.settings import Settings, cycled_momenta, learning_rates
 from confide.training.state import BODY, CompiledForward, State, WeightAverage, body_rates, make_optimizer
-from confide.types import JsonObject
 
 # A run: all that a training needs, checked before its first step.
 
@@ -59,7 +58,7 @@ class Run:
     rates: NDArray[np.float64]
     body_rates: NDArray[np.float64]
     momenta: NDArray[np.float64] | None
-    identity: JsonObject
+    identity: Identity
     folder: Path | None
     checkpoint_seconds: float
     saved_at: float = field(default_factory=time.monotonic)

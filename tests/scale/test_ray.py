@@ -62,4 +62,4 @@ def test_two_workers_train_one_model(cluster: None, tmp_path: Path) -> None:
     job = Job("two", lambda job: run_training(job).as_dict(), TrainingJob("fashion-sample", settings, out))
     answer = train_workers(job, 2, storage=tmp_path / "ray")
     assert answer["members"][0]["train_loss"] < 3
-    assert Trained.load(out).identity["processes"] == 2
+    assert Trained.load(out).identity.processes == 2
