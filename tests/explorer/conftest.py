@@ -324,5 +324,11 @@ def wait_for_neighbours(page: Any, samples: int) -> None:
     )
 
 
+def cut_off(page: Any) -> None:
+    """No answer reaches the page until `unroute`; the first request after `route` may still pass, so one is tried."""
+    page.route("**/api/**", lambda route: route.abort())
+    page.wait_for_function("() => fetch('/api/alive').then(() => false, () => true)")
+
+
 def wait_for_place(page: Any, words: str) -> None:
     page.wait_for_function(f"() => document.querySelector('.pos').textContent.startsWith('{words}')")

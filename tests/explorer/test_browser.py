@@ -9,7 +9,7 @@ import pytest
 
 from confide.predictions import Predictions
 from confide.records import Scores
-from tests.explorer.conftest import count, open_first, wait_for_count, wait_for_tags
+from tests.explorer.conftest import count, cut_off, open_first, wait_for_count, wait_for_tags
 
 pytestmark = pytest.mark.slow
 
@@ -275,7 +275,7 @@ def test_sliders_of_tiny_numbers_are_plain_numbers_to_a_screen_reader(look, serv
 def test_a_lost_connection_is_said_and_mended(look, serve, run_folder):
     client = serve(run_folder)
     page = look(client)
-    page.route("**/api/**", lambda route: route.abort())
+    cut_off(page)
     page.get_by_role("button", name="Wrong", exact=True).click()
     page.wait_for_selector("[data-notice=lost]")
     assert "reconnects by itself" in page.locator("[data-notice=lost]").inner_text()

@@ -6,6 +6,7 @@ import pytest
 
 from confide.explorer.tags import SampleTag, TagFile
 from tests.explorer.conftest import (
+    cut_off,
     ids,
     open_first,
     wait_for_actions,
@@ -28,7 +29,7 @@ def test_keys_never_tag_the_sample_in_sight_when_the_next_cannot_be_loaded(look,
     page = look(client, "?split=test&sort=confidence")
     open_first(page)
     wait_for_neighbours(page, 2)
-    page.route("**/api/**", lambda route: route.abort())
+    cut_off(page)
     page.keyboard.press("ArrowRight")
     wait_for_sample(page, order[1])  # it was fetched ahead
     page.keyboard.press("ArrowRight")
@@ -47,7 +48,7 @@ def test_who_cannot_step_on_may_stay_and_tag(look, client, run_folder):
     page = look(client, "?split=test&sort=confidence")
     first = open_first(page)
     wait_for_neighbours(page, 2)
-    page.route("**/api/**", lambda route: route.abort())
+    cut_off(page)
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
     page.locator(".coming button").click()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.explorer.conftest import ids, open_first, wait_for_place, wait_for_sample, wait_for_tags
+from tests.explorer.conftest import cut_off, ids, open_first, wait_for_place, wait_for_sample, wait_for_tags
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +22,7 @@ def test_a_note_is_kept_when_the_page_is_left_at_once(look, client, run_folder):
 def test_what_could_not_be_sent_is_kept_said_and_sent_again(look, client, run_folder):
     page = look(client, "?split=test&sort=confidence")
     open_first(page)
-    page.route("**/api/**", lambda route: route.abort())
+    cut_off(page)
     page.keyboard.press("d")
     page.locator("[data-notice=unsaved]", has_text="1 change is not saved yet").wait_for()
     page.keyboard.press("n")
