@@ -75,7 +75,7 @@ TUNING = {
     "augment": "flip",
     "model_options": {"frozen_epochs": 1, "body_rate": 0.1},
 }
-"""How the extractor's own network is trained, as docs/training.md has it."""
+"""How the extractor's own network is trained, where the method names no other rates."""
 DROPOUT = "dropout"
 """Cross-entropy with dropout before the last layer; its share follows the word."""
 PASSES = 10

@@ -144,7 +144,7 @@ def travelling(
     empty for clean ones. One call is one batch, which should come from one source.
 
     When: samples of several shifts can be had for the fit, and data come in batches of one source.
-    When not: data come one by one from clean sources, or class shares move: it takes them for hardness.
+    When not: data come one by one, or from clean sources; class shares that move far may be taken for hardness.
 
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
