@@ -27,8 +27,8 @@ JSON_EDGES = {
     "files.fitted files.signing models.preparation models.trained trust.base trust.combined trust.distances "
     "trust.oracles trust.scores monitor.estimates monitor.watch",
     "records that are files": "config experiment records results.decisions results.evaluation results.measurements "
-    "store evaluation.slices difficulty.explain pipeline.training scale scoring training.checkpoint training.jobs "
-    "training.settings training.steps explorer.layout",
+    "store evaluation.slices difficulty.explain pipeline.training scale scoring training.jobs "
+    "training.settings explorer.layout",
     "other people's files": "answers data.tables features.images",
     "pages and requests": "report.page report.score_page report.sections.coverage explorer.samples explorer.server "
     "explorer.session",

@@ -103,7 +103,9 @@ class Identity:
 
     def as_dict(self) -> JsonObject:
         """As files hold it, settings and the rest side by side: precision is the one in use, not the one asked for."""
-        return {**self.settings, **{word: getattr(self, name) for word, name in self._words().items()}}
+        own = {word: getattr(self, name) for word, name in self._words().items()}
+        # Those asked for make way first, so that an identity that was read is written in the same order again.
+        return {**{key: value for key, value in self.settings.items() if key not in own}, **own}
 
     @classmethod
     def from_dict(cls, record: JsonObject) -> Identity:
