@@ -1,5 +1,6 @@
 """The record of predictions: what each kind of outputs tells, and what it says where something is missing."""
 
+import csv
 import warnings
 
 import numpy as np
@@ -96,6 +97,36 @@ def test_pairs_come_back_from_a_file(tmp_path, pairs, name):
     again = Predictions.load(tmp_path / name)
     assert torch.equal(again.facts.correct, pairs.facts.correct)
     assert again.columns["site"].tolist() == pairs.columns["site"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("names", "header"),
+    [
+        (("cat", 'naïve, "x"', "鳥"), ["prob_cat", 'prob_naïve, "x"', "prob_鳥"]),
+        (("2", "1", "0"), ["p0", "p1", "p2"]),
+        (("a", "1", "b"), ["p0", "p1", "p2"]),
+        (("a", "b", "two\nlines"), ["p0", "p1", "p2"]),
+        (("a", "b", ""), ["p0", "p1", "p2"]),
+    ],
+    ids=["words", "numbers", "a number", "two lines", "nothing"],
+)
+def test_a_table_names_its_classes_where_they_can_be_read_back(tmp_path, names, header):
+    predictions = Predictions.from_probs(torch.softmax(LOGITS, 1), [0, 1, 2], class_names=names)
+    predictions.save(tmp_path / "p.csv")
+    with open(tmp_path / "p.csv", newline="", encoding="utf-8") as file:
+        assert next(csv.reader(file)) == ["id", "label", *header]
+    again = Predictions.load(tmp_path / "p.csv")
+    assert again.class_names == (None if header[0] == "p0" else names)
+    assert again.labels.tolist() == [0, 1, 2]
+    torch.testing.assert_close(again.outputs.probs.double(), predictions.outputs.probs.double())
+
+
+def test_a_column_that_looks_like_a_class_stays_a_column(tmp_path):
+    predictions = Predictions(LOGITS, class_names=("a", "b", "c"), columns={"logit_d": np.arange(3)})
+    predictions.save(tmp_path / "p.csv")
+    again = Predictions.load(tmp_path / "p.csv")
+    assert again.columns["logit_d"].tolist() == [0, 1, 2]
+    assert torch.equal(again.logits, predictions.logits)
 
 
 def test_replacing_trust_keeps_the_facts_and_nothing_else_that_was_derived():

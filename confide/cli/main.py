@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import os
 import shlex
 import sys
 from collections.abc import Callable
@@ -46,7 +47,13 @@ def main(arguments: list[str] | None = None) -> int:
     verb = words[0] if words else ""
     if verb in VERBS:
         try:
-            return _run_verb(verb, words[1:])
+            status = _run_verb(verb, words[1:])
+            sys.stdout.flush()
+            return status
+        except BrokenPipeError:
+            if not _reader_left():
+                raise
+            return 141  # as the shell says of any command that a closed pipe ends
         except KeyboardInterrupt:  # also while the verb imports what it needs
             print("confide: stopped; the same command goes on where it was", file=sys.stderr)
             return 130
@@ -76,6 +83,16 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"no verb '{verb}'; did you mean '{near[0]}'?")
     parser.parse_args(words[:1])
     return 2
+
+
+def _reader_left() -> bool:
+    """Whether nobody reads the output any more, as after `| head`; then what is left of it goes nowhere."""
+    try:
+        print(flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False
 
 
 def add_common_flags(parser: argparse.ArgumentParser) -> None:
@@ -125,6 +142,8 @@ def guarded(run: Callable[[argparse.Namespace], int | None], args: argparse.Name
         return run(args) or 0
     except (InputError, OptionError, MissingExtra) as error:
         print(f"confide: {printable(str(error))}", file=sys.stderr)
+    except BrokenPipeError:
+        raise  # `main` knows whether it is the output's
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         line = printable(f"{error.strerror or error}{where}")

@@ -56,7 +56,8 @@ def run(args: argparse.Namespace) -> int:
     if args.page:
         write_page(watch, args.page)
     if args.json:
-        print_json({"batches": [asdict(b) for b in watch.batches], "alarms": [asdict(a) for a in watch.alarms]})
+        told = {"batches": [asdict(b) for b in watch.batches], "alarms": [asdict(a) for a in watch.alarms]}
+        print_json({**told, "waiting": watch.waiting})
     else:
         print(watch_text(watch))
         if args.page:
@@ -79,10 +80,12 @@ def add_labels(watch: Monitor, path: str) -> None:
 
 def watch_text(watch: Monitor) -> str:
     """Batches and alarms as a table for the terminal."""
+    from confide.monitor.page import waiting
+
     rows = [batch_row(b) for b in watch.batches[-20:]]
     header = ["batch", "n", "confidence", "accuracy, estimated", "by", "seen", "labels", "drift"]
     lines = [text_table(header, rows)] if rows else [f"watch of {watch.reference.n:,} samples, no batch yet"]
-    return "\n".join([*lines, *map(str, watch.alarms)])
+    return "\n".join(filter(None, [*lines, *map(str, watch.alarms), waiting(watch)]))
 
 
 def batch_row(b: BatchReport) -> list[str]:

@@ -67,6 +67,18 @@ def classes_of_columns(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
+def columns_by_class(outputs: Columns, class_names: Sequence[str], beside: Iterable[str]) -> Columns:
+    """Logits or probabilities as a column a class that names it, where these can be told from the columns beside."""
+    [(short, values)] = outputs.items()
+    kind = "logits" if short == "logit" else "probs"
+    named = {f"{short if kind == 'logits' else 'prob'}_{name}": values[:, k] for k, name in enumerate(class_names)}
+    try:
+        known = column_roles([*beside, *named], "the file").outputs
+    except InputError:  # a class is called by a number, which is not its index
+        return outputs
+    return named if known is not None and (known.kind, known.classes) == (kind, tuple(class_names)) else outputs
+
+
 def first_column(columns: Mapping[str, NDArray[Any]], names: Sequence[str], otherwise: Any = None) -> Any:
     """The first of these columns that is there."""
     return next((columns[name] for name in names if name in columns), otherwise)

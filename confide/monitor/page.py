@@ -56,6 +56,7 @@ def write_page(monitor: Monitor, path: str | Path) -> Path:
             js=Markup(asset("values.js")),
             name=monitor.file.stem,
             headline=headline(monitor),
+            waiting=waiting(monitor),
             alarmed=monitor.alarmed,
             batches=len(batches),
             samples=count(sum(b.n for b in batches)),
@@ -84,6 +85,14 @@ def headline(monitor: Monitor) -> str:
         f"{last.name}: accuracy is estimated at {percent(last.estimate.value, 1)} "
         f"({percent(last.estimate.low, 1)} to {percent(last.estimate.high, 1)}); {labels}."
     )
+
+
+def waiting(monitor: Monitor) -> str:
+    """Labels that do not count yet, in one sentence; empty where there are none."""
+    if not monitor.waiting:
+        return ""
+    labels = "1 label waits" if monitor.waiting == 1 else f"{count(monitor.waiting)} labels wait"
+    return f"{labels} for predictions with the same id."
 
 
 def _accuracy(monitor: Monitor, batches: Sequence[BatchReport]) -> Figure | None:

@@ -484,6 +484,11 @@ class Monitor:
         return alarms
 
     @property
+    def waiting(self) -> int:
+        """How many labels are of samples whose predictions have not come; they count once these do."""
+        return len(self.state.early)
+
+    @property
     def alarmed(self) -> bool:
         """Whether any alarm was raised."""
         return any(alarm.raised_at is not None for alarm in self.alarms)

@@ -35,6 +35,7 @@ from confide.files.columns import (
     WEIGHT_COLUMN,
     classes_of_columns,
     column_roles,
+    columns_by_class,
 )
 from confide.files.frames import as_frame, frame_columns
 from confide.predictions.outputs import (
@@ -939,7 +940,11 @@ class Predictions:
         columns: dict[str, NDArray[Any]] = {"id": self.ids}
         if self._labels is not None:
             columns["label"] = self._labels.cpu().numpy()
-        columns |= self.outputs.columns(text=str(path).endswith(".csv"))
+        text = str(path).endswith(".csv")
+        outputs = self.outputs.columns(text=text)
+        if text and self.class_names and self.outputs.all_classes:
+            outputs = columns_by_class(outputs, self.class_names, [*columns, *self.columns])
+        columns |= outputs
         if self.trust is not None:
             columns["trust"] = self.trust.cpu().numpy()
         if self.weights is not None:

@@ -233,3 +233,17 @@ def test_all_verbs_stand_in_the_parser_of_the_completion(capsys):
         assert "pip install shtab" in told.err
     else:
         assert "operating-point" in told.out
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_left_is_no_error(unbuffered):
+    read, write = os.pipe()
+    os.close(read)
+    run = subprocess.run(
+        [sys.executable, "-m", "confide", "list"],
+        stdout=write,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+    )
+    os.close(write)
+    assert (run.returncode, run.stderr) == (141, b"")

@@ -144,6 +144,12 @@ def test_bad_costs_are_one_line(options, words):
 def test_predictions_without_all_probabilities_are_refused():
     with pytest.raises(InputError, match="a decision by cost needs all probabilities"):
         decisions.decide(Predictions.from_top1([0, 1], [0, 1], [0.9, 0.8]), 1)
+    pairs = Predictions.from_pairs([1, 0], [0.9, 0.4])
+    for costs in (1.0, {"miss": 20, "false_alarm": 1}):
+        with pytest.raises(InputError, match="name no class"):
+            decisions.decide(pairs, costs)
+    with pytest.raises(InputError, match="name no class"):
+        decisions.DecisionRule.of(1.0, 2)(pairs)
 
 
 def test_a_mean_cost_of_two_samples_has_an_interval_and_one_has_none():

@@ -13,6 +13,7 @@ import pytest
 import confide
 from confide.checks import InputError
 from confide.cli.main import main
+from confide.cli.monitor import watch_text
 from confide.monitor import Monitor, write_page
 
 FORK = multiprocessing.get_context("fork")
@@ -50,8 +51,13 @@ def test_labels_may_come_before_their_predictions(watch, tmp_path):
     week, labels = drawn(300, 1000)
     watch.labels(week.ids[:200], labels[:200])
     assert watch.alarms[0].labelled == 0
+    told = "200 labels wait for predictions with the same id."
+    assert watch_text(watch).endswith(told)
+    assert told in write_page(watch, tmp_path / "early.html").read_text()
     watch.update(week)
     assert watch.batches[0].labelled == 200
+    assert watch.waiting == 0
+    assert "wait" not in watch_text(watch)
     other = Monitor(*_reference(), risk=0.4, file=tmp_path / "other.jsonl")
     other.update(week)
     other.labels(week.ids[:200], labels[:200])
