@@ -2,6 +2,7 @@
 
 import csv
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -127,6 +128,28 @@ def test_a_column_that_looks_like_a_class_stays_a_column(tmp_path):
     again = Predictions.load(tmp_path / "p.csv")
     assert again.columns["logit_d"].tolist() == [0, 1, 2]
     assert torch.equal(again.logits, predictions.logits)
+
+
+def test_what_was_made_for_other_classes_is_refused():
+    draw = np.random.default_rng(0)
+
+    def of(c, names=None):
+        logits = 3 * draw.normal(size=(400, c))
+        return Predictions(logits, (logits + draw.gumbel(size=logits.shape)).argmax(axis=1), class_names=names)
+
+    val = of(3, ("a", "b", "c"))
+    point, by_class = (confide.operating_point(val, risk=0.3, per_class=k) for k in (False, True))
+    uses = [confide.sets.fit("lac", val, coverage=0.8)]
+    uses += [partial(confide.apply_operating_point, own) for own in (point, by_class)]
+    for use in uses:
+        for same in (of(3), of(3, ("a", "b", "c")), of(3, ("0", "1", "2"))):
+            use(same)
+        with pytest.raises(InputError, match=r"must be of the 3 classes of .*, got 5"):
+            use(of(5))
+        with pytest.raises(InputError, match=r"class 1 must be 'b' as in .*, got 'x'"):
+            use(of(3, ("a", "x", "c")))
+    top = Predictions.from_top1([0, 1], [0, 1], [0.9, 0.8])  # two classes in sight, of who knows how many
+    assert confide.apply_operating_point(by_class, top).tolist() == [True, True]
 
 
 def test_replacing_trust_keeps_the_facts_and_nothing_else_that_was_derived():

@@ -317,7 +317,7 @@ def apply_operating_point(point: OperatingPoint, predictions: Predictions, score
         n booleans, on the device of the predictions.
 
     Raises:
-        InputError: the point was made on a score given as values, and none is given here.
+        InputError: the point was made for other classes, or on a score given as values, and none is given here.
 
     Example:
         >>> p = confide.Predictions([[3.0, 0.0]] * 60 + [[0.2, 0.0]] * 40, [0] * 80 + [1] * 20)
@@ -327,6 +327,8 @@ def apply_operating_point(point: OperatingPoint, predictions: Predictions, score
     """
     if point.score == "given" and score is None:
         raise InputError("this operating point was made on a score given as values; pass the same score= here")
+    if point.num_classes and (point.classes or predictions.outputs.all_classes):
+        predictions.need_classes("this operating point", point.num_classes, point.class_names)
     values = torch.as_tensor(score_values(predictions, point.score if score is None else score).astype(np.float64))
     device = predictions.facts.confidence.device
     # No value is at least NaN: without a threshold nothing is accepted.

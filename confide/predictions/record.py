@@ -6,6 +6,7 @@ import json
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -646,6 +647,33 @@ class Predictions:
                 f"('{self.unit}'); {instead_of_units(self)}"
             )
 
+    def need_classes(self, what: str, num_classes: int, class_names: tuple[str, ...] | None) -> None:
+        """Refuse what was made for other classes, or for these in another order.
+
+        Args:
+            what: is put to use, for the message.
+            num_classes: it was made for.
+            class_names: of these, where they were known.
+
+        Raises:
+            InputError: where number or names differ; a table of top-1 predictions may lack classes.
+
+        Example:
+            >>> confide.Predictions([[2.0, 0.0]], [0]).need_classes("an operating point", 2, ("cat", "dog"))
+        """
+        if self.outputs.all_classes and num_classes != self.num_classes:
+            raise InputError(
+                f"the predictions must be of the {num_classes} classes of {what}, got {self.num_classes}; "
+                "make it anew for this model"
+            )
+        if _are_names(class_names) and _are_names(self.class_names):
+            for k, (made_for, came) in enumerate(zip_longest(class_names or (), self.class_names or ())):
+                if made_for != came:
+                    raise InputError(
+                        f"class {k} must be {made_for!r} as in {what}, got {came!r}; put the classes of the "
+                        "predictions into its order, or make it anew for this model"
+                    )
+
     def replace(self, **changes: Any) -> Predictions:
         """The same samples with some fields changed; facts are kept where outputs and labels stay.
 
@@ -1119,6 +1147,11 @@ def feature_rows(predictions: Predictions, features: Any, name: str = "features"
     if not all(bool(torch.isfinite(block.sum())) for block in torch.split(rows, FEATURE_ROWS)):
         check_finite(rows, name)
     return rows
+
+
+def _are_names(class_names: tuple[str, ...] | None) -> bool:
+    """Whether these are words; numbers from 0 stand for no names."""
+    return class_names is not None and class_names != tuple(map(str, range(len(class_names))))
 
 
 def instead_of_classes(predictions: Predictions) -> str:

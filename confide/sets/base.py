@@ -430,11 +430,7 @@ class PredictionSets:
     def blocks(self, predictions: Predictions, weights: Any = None) -> Iterator[tuple[slice, NDArray[np.bool_]]]:
         """(rows, their sets) by blocks, where all sets together would not fit into memory."""
         class_values(predictions, PURPOSE)
-        if predictions.num_classes != self.num_classes:
-            raise InputError(
-                f"prediction sets '{self.word}' were fitted for {self.num_classes} classes, got predictions of "
-                f"{predictions.num_classes}; fit them for this model"
-            )
+        predictions.need_classes(f"the prediction sets '{self.word}'", self.num_classes, self.class_names)
         return self.score.admitted(predictions, self.limits(predictions, weights), not self.allow_empty)
 
     def limits(self, predictions: Predictions, weights: Any = None) -> Floats:
