@@ -213,7 +213,7 @@ def _top_classes(database: SampleDatabase, query: Query, row: int, logits: Logit
     if model is None or predictions is None:
         why = "There are no predictions here." if model is None else "All probabilities of this sample are not known."
         return Missing("Top classes", why, layout.rerun or "confide predict --help")
-    stage = model.stage if model.stage != RAW else layout.stages(model.model)[-1]
+    stage = model.stage if model.stage != RAW else layout.opening_stage(model.model)
     calibrator = logits.calibrator(model.model, stage)
     before = predictions.probabilities()[0].double()
     after = before if calibrator is None else calibrator(predictions).probabilities()[0].double()

@@ -82,6 +82,10 @@ class Layout:
         """`raw`, then the calibrators of a model."""
         return (RAW, *self.calibrators.get(model, {}))
 
+    def opening_stage(self, model: str) -> str:
+        """The stage to look at first, the one that the report speaks of: the first calibrator where there is one."""
+        return next(iter(self.calibrators.get(model, {})), RAW)
+
 
 def open_layout(
     path: str | Path, *, data: str | None = None, features: str | None = None, columns: str | None = None

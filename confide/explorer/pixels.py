@@ -29,7 +29,7 @@ def has_pixels(database: SampleDatabase) -> bool:
 
 
 class PixelPictures(Pictures):
-    """Maps of the image that a pixel lies in, by the first model at its last stage."""
+    """Maps of the image that a pixel lies in, by the first model at the stage that it opens at."""
 
     def __init__(self, database: SampleDatabase) -> None:
         super().__init__(database.layout, database.samples)
@@ -81,7 +81,7 @@ class PixelPictures(Pictures):
 
     def _read(self, image: object, shape: tuple[int, int]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         model = self.database.models[0]
-        stage = self.database.model_stage(model, self.layout.stages(model)[-1])
+        stage = self.database.model_stage(model, self.layout.opening_stage(model))
         column, place = (self.samples.columns[key].sql for key in COLUMNS[:2])
         table = self.database.arrow(
             f"SELECT CAST({place} AS BIGINT) AS place, confidence, hit FROM {self.database.source(stage)} "

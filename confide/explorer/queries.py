@@ -275,8 +275,7 @@ def _model_stages(
         return None, None
     layout = database.layout
     model = words.get("model", [database.models[0]])[0]
-    stages = layout.stages(model) if model in layout.predictions else (RAW,)
-    stage = words.get("stage", [stages[-1]])[0]
+    stage = words.get("stage", [layout.opening_stage(model)])[0]
     first = database.model_stage(model, stage)
     if "with" not in words:
         return first, None

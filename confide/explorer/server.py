@@ -106,6 +106,7 @@ class Routes:
                 "n": samples.table.num_rows,
                 "splits": {split: len(ids) for split, ids in samples.ids.items()},
                 "models": {model: layout.stages(model) for model in layout.predictions},
+                "opening_stages": {model: layout.opening_stage(model) for model in layout.predictions},
                 "trust": layout.trust_name,
                 "method": samples.method,
                 "num_classes": samples.num_classes,

@@ -99,7 +99,7 @@ class Explorer:
             try:
                 if self.database.models:
                     model = self.database.models[0]
-                    self.database.model_stage(model, self.layout.stages(model)[-1])
+                    self.database.model_stage(model, self.layout.opening_stage(model))
                 self.pictures.load()
             except Exception:
                 # The request that needs a file reports what is wrong with it; after the end there is none.

@@ -83,6 +83,8 @@ def save_model(folder: Path, model: str, place: int, rows: dict[str, Features], 
         said[split] = Predictions(torch.tensor(logits), torch.tensor(labels), rows[split].ids, split, class_names=names)
         said[split].save(folder / "predictions" / f"{model}-{split}.parquet")
     calibrators.fit("temperature", said["val"]).save(folder / "calibrators" / f"{model}-temperature.json")
+    if model == MODELS[0]:
+        calibrators.fit("vector", said["val"]).save(folder / "calibrators" / f"{model}-vector.json")
     trust = {"id": rows["test"].ids, "trust": draws.random(len(rows["test"].ids))}
     formats.write_table(folder / "trust" / f"{model}-mcp-test.parquet", trust)
     history = SampleHistory(folder / "models" / model / "history", rows["test"].labels, "test")
@@ -95,7 +97,7 @@ def save_notes(folder: Path, sizes: dict[str, int], title: str) -> None:
         "data": str(folder / "pictures.npz"),
         "data_options": {},
         "losses": [{"word": m, "name": m} for m in MODELS],
-        "calibrators": [{"word": "temperature", "name": "temperature"}],
+        "calibrators": [{"word": word, "name": word} for word in ("temperature", "vector")],
         "trust": [{"word": "mcp", "name": "mcp"}],
         "seed": 0,
         "title": title,

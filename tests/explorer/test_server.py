@@ -25,7 +25,8 @@ def test_about_says_what_there_is(client):
     about = client.get("about")
     assert about["n"] == 180
     assert about["splits"] == {"test": 80, "val": 40, "train": 60}
-    assert about["models"] == {"plain": ["raw", "temperature"], "other-loss": ["raw", "temperature"]}
+    assert about["models"] == {"plain": ["raw", "temperature", "vector"], "other-loss": ["raw", "temperature"]}
+    assert about["opening_stages"] == {"plain": "temperature", "other-loss": "temperature"}
     assert about["num_classes"] == 4
     assert {"c.camera", "c.width"} <= {c["key"] for c in about["columns"]}
 

@@ -110,7 +110,7 @@ function picks() {
   const stages = about.models[model] || [];
   $("stage-pick").hidden = stages.length < 2;
   $("stage").replaceChildren(...stages.map((s) => el("option", { value: s }, s === "raw" ? when(null) : s)));
-  $("stage").value = state.one("stage") || stages.at(-1);
+  $("stage").value = state.one("stage") || about.opening_stages[model];
 }
 
 function sorts() {
