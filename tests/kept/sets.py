@@ -70,7 +70,8 @@ def _names() -> Any:
     others = _bare(part, class_names=("a", "b", "c", "d"))
     unnamed = replace(named, class_names=None)
     return [
-        [set_columns(fitted, rows)["classes"] for fitted in (named, unnamed) for rows in (part, nameless, others)],
+        [set_columns(fitted, rows)["classes"] for fitted in (named, unnamed) for rows in (part, nameless)],
+        set_columns(unnamed, others)["classes"],
         [
             [e.classes for e in measure(fitted, rows).examples]
             for fitted in (named, unnamed)

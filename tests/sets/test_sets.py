@@ -279,7 +279,7 @@ def test_bad_predictions_are_one_line():
     ):
         with pytest.raises(InputError, match=words):
             sets.fit("aps", bad)
-    with pytest.raises(InputError, match="fitted for 3 classes, got predictions of 4"):
+    with pytest.raises(InputError, match="must be of the 3 classes of the prediction sets 'aps', got 4"):
         sets.fit("aps", good)(drawn(5, 4, 19))
 
 
