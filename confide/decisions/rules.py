@@ -23,7 +23,7 @@ from confide.files.fitted import FittedState, load_fitted, save_fitted
 from confide.metrics.base import calibration_test
 from confide.metrics.influence import Influence, mean_interval, spread_of
 from confide.metrics.view import Design
-from confide.predictions import Predictions, class_words, probability_blocks
+from confide.predictions import Predictions, class_values, class_words, probability_blocks
 from confide.results import LEVEL, BreakEvenPoint, DecisionResult, Measurement
 from confide.types import Floats
 
@@ -57,7 +57,11 @@ def cost_matrix(costs: Any, num_classes: int) -> Floats:
         >>> confide.decisions.cost_matrix([1, 2, 5], 3).tolist()
         [[0.0, 1.0, 1.0], [2.0, 0.0, 2.0], [5.0, 5.0, 0.0]]
     """
-    _check_named(num_classes)
+    if not num_classes:
+        raise InputError(
+            "decisions by cost need the probabilities of all classes, but these predictions name no class; give "
+            "logits or probs, or choose what to accept with: confide operating-point"
+        )
     if isinstance(costs, Mapping):
         if num_classes != 2 or set(costs) != set(TWO_CLASSES):
             raise InputError(
@@ -77,14 +81,6 @@ def cost_matrix(costs: Any, num_classes: int) -> Floats:
             f"class, got {shape}; check which way round they are"
         )
     return values
-
-
-def _check_named(num_classes: int) -> None:
-    if not num_classes:
-        raise InputError(
-            "decisions by cost need the probabilities of all classes, but these predictions name no class; give "
-            "logits or probs, or choose what to accept with: confide operating-point"
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +128,7 @@ class DecisionRule:
         return float(false_alarm / (false_alarm + miss)) if false_alarm > 0 and miss > 0 else None
 
     def __call__(self, predictions: Predictions, *, model: str = "model", stage: str = "raw") -> Decisions:
-        _check_named(predictions.num_classes)
+        class_values(predictions, PURPOSE)
         if len(self.costs) != predictions.num_classes:
             raise InputError(
                 f"the costs are of {len(self.costs)} classes, got predictions of {predictions.num_classes}; "

@@ -85,7 +85,7 @@ def load_network(path: str | Path) -> TrainedNetwork:
 
 
 @dataclass(frozen=True)
-class Identity:
+class TrainingIdentity:
     """What makes two trainings the same: a checkpoint may be resumed where all of it is equal.
 
     `settings` are those of the training as its file holds them; what a file does not say is None.
@@ -108,7 +108,7 @@ class Identity:
         return {**{key: value for key, value in self.settings.items() if key not in own}, **own}
 
     @classmethod
-    def from_dict(cls, record: JsonObject) -> Identity:
+    def from_dict(cls, record: JsonObject) -> TrainingIdentity:
         """The inverse of `as_dict`."""
         words = cls._words()
         settings = {key: value for key, value in record.items() if key not in words}
@@ -130,7 +130,7 @@ class TrainedFile:
     loss_state: Mapping[str, Tensor] = field(default_factory=dict)
     chosen_epoch: int = -1
     notes: tuple[str, ...] = ()
-    identity: Identity = field(default_factory=Identity)
+    identity: TrainingIdentity = field(default_factory=TrainingIdentity)
 
     def write(self, folder: Path) -> None:
         """Write it into a folder, whole or not at all."""
@@ -165,7 +165,7 @@ class TrainedFile:
             {name.removeprefix("loss."): v for name, v in tensors.items() if name.startswith("loss.")},
             record["chosen_epoch"],
             tuple(record["notes"]),
-            Identity.from_dict(record["identity"]),
+            TrainingIdentity.from_dict(record["identity"]),
         )
 
     def network(self) -> TrainedNetwork:

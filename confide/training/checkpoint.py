@@ -19,7 +19,7 @@ from confide.files import disk, formats
 from confide.models import Classifier
 from confide.models.device import Device
 from confide.models.preparation import Preparation
-from confide.models.trained import MODEL_FILE, Identity, TrainedFile, TrainedNetwork, trained_file
+from confide.models.trained import MODEL_FILE, TrainedFile, TrainedNetwork, TrainingIdentity, trained_file
 from confide.records import Dataset, Scores
 from confide.results import Curve
 from confide.training.distributed import World
@@ -50,7 +50,7 @@ class Trained:
     timings: Mapping[str, Floats] = field(default_factory=dict)
     chosen_epoch: int = -1
     notes: tuple[str, ...] = ()
-    identity: Identity = field(default_factory=Identity)
+    identity: TrainingIdentity = field(default_factory=TrainingIdentity)
     process_notes: tuple[str, ...] = ()
 
     @property
@@ -117,13 +117,13 @@ class Trained:
 
 def identity_of(
     dataset: Dataset, settings: Settings, samples: TrainingSamples, scores: Scores | None, device: Device, world: World
-) -> Identity:
+) -> TrainingIdentity:
     """The identity of the training that is about to start."""
     digest = None
     if scores is not None:
         values = np.ascontiguousarray(scores.values, dtype=np.float64)
         digest = hashlib.sha256("\0".join(map(str, scores.ids)).encode() + values.tobytes()).hexdigest()[:16]
-    return Identity(
+    return TrainingIdentity(
         settings.as_dict(),
         dataset=dataset.name,
         training_samples=len(samples.train),
@@ -151,7 +151,7 @@ class Difference(NamedTuple):
         )
 
 
-def first_difference(earlier: Identity, now: Identity) -> Difference | None:
+def first_difference(earlier: TrainingIdentity, now: TrainingIdentity) -> Difference | None:
     """The first thing in which an earlier training, read from its file, differs from this one."""
     then, this = earlier.as_dict(), json.loads(json.dumps(now.as_dict()))
     for key in sorted({*then, *this}):
@@ -170,7 +170,7 @@ def checkpoint_paths(folder: Path) -> list[Path]:
     return sorted((folder / "checkpoints").glob("step-*.safetensors"))
 
 
-def save_checkpoint(state: State, folder: Path, identity: Identity, steps_per_epoch: int) -> Path:
+def save_checkpoint(state: State, folder: Path, identity: TrainingIdentity, steps_per_epoch: int) -> Path:
     """Write the state beside the one before, then remove the others: older ones, and damaged ones passed over."""
     position = state.epoch * steps_per_epoch + state.step
     path = folder / "checkpoints" / f"step-{position:09d}.safetensors"
@@ -225,12 +225,12 @@ def restore_checkpoint(state: State, folder: Path) -> str:
     return f"resumed at epoch {state.epoch}, step {state.step} from {newest.path.name}{damage}"
 
 
-def difference_from_checkpoint(folder: Path, identity: Identity) -> Difference | None:
+def difference_from_checkpoint(folder: Path, identity: TrainingIdentity) -> Difference | None:
     """The first thing in which the checkpoints of a folder differ from this training."""
     newest = newest_checkpoint(folder)
-    return (
-        None if newest is None else first_difference(Identity.from_dict(json.loads(newest.notes["identity"])), identity)
-    )
+    if newest is None:
+        return None
+    return first_difference(TrainingIdentity.from_dict(json.loads(newest.notes["identity"])), identity)
 
 
 def remove_training(folder: Path) -> None:

@@ -21,7 +21,7 @@ from confide.checks import InputError
 from confide.files import disk
 from confide.models.device import Device
 from confide.models.preparation import Feed, fit_preparation
-from confide.models.trained import Identity, build_model
+from confide.models.trained import TrainingIdentity, build_model
 from confide.records import Dataset, Scores
 from confide.training import checkpoint
 from confide.training.batch_norm import exact_batch_norms
@@ -58,7 +58,7 @@ class Run:
     rates: NDArray[np.float64]
     body_rates: NDArray[np.float64]
     momenta: NDArray[np.float64] | None
-    identity: Identity
+    identity: TrainingIdentity
     folder: Path | None
     checkpoint_seconds: float
     saved_at: float = field(default_factory=time.monotonic)

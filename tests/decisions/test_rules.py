@@ -148,7 +148,7 @@ def test_predictions_without_all_probabilities_are_refused():
     for costs in (1.0, {"miss": 20, "false_alarm": 1}):
         with pytest.raises(InputError, match="name no class"):
             decisions.decide(pairs, costs)
-    with pytest.raises(InputError, match="name no class"):
+    with pytest.raises(InputError, match="hold only confidence and correctness"):
         decisions.DecisionRule.of(1.0, 2)(pairs)
 
 

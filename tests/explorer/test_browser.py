@@ -35,6 +35,13 @@ def test_it_renders_and_never_scrolls_sideways(look, client, width, scheme):
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+def test_it_opens_at_the_calibrator_that_the_report_speaks_of(look, client):
+    page = look(client)
+    stages = page.locator("#stage option").evaluate_all("options => options.map((o) => o.value)")
+    assert stages == ["raw", "temperature", "vector"]
+    assert page.locator("#stage").input_value() == "temperature"
+
+
 def test_filters_chips_and_the_address_agree(look, client):
     page = look(client)
     wrong = client.get("find", split="test", outcome="wrong")["count"]

@@ -133,6 +133,8 @@ def test_one_sample_before_and_after_calibration(client, run_folder):
         assert one["after"] == pytest.approx(float(torch.softmax(after.logits[13], 0)[one["label"]]), rel=1e-5)
     assert [c["name"] for c in found["top"]["classes"] if c["own"]] == [CLASSES[13 % 4]]
     assert found["suggested"]["name"] == CLASSES[(13 + 1) % 4]
+    raw = client.get("sample", row=row, model="plain", stage="raw")["top"]
+    assert (raw["stage"], sorted(raw["classes"], key=str)) == ("temperature", sorted(found["top"]["classes"], key=str))
 
 
 def test_the_nearest_are_the_nearest(client, run_folder):

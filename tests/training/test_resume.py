@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,8 @@ import torch
 
 from confide.checks import InputError
 from confide.files import formats
-from confide.records import Dataset, Scores
+from confide.models.trained import TrainingIdentity
+from confide.records import Dataset, Scores, Split
 from confide.training import Settings, Trained, checkpoint, fit
 
 HARD: dict[str, Any] = {
@@ -185,6 +188,33 @@ def test_other_settings_do_not_go_on(bars: Dataset, tmp_path: Path, monkeypatch:
             fit(bars, Settings(**HARD), folder=tmp_path, checkpoint_seconds=0)
     with pytest.raises(InputError, match=r"holds a training with label_noise = 0.1, now 0.2"):
         fit(bars, Settings(**{**HARD, "label_noise": 0.2}), folder=tmp_path)
+
+
+def test_other_data_and_scores_do_not_go_on(bars: Dataset, tmp_path: Path) -> None:
+    settings = Settings(**{**HARD, "epochs": 1}, loss="difficulty_entropy")
+    scores = Scores(bars.train.ids, np.arange(len(bars.train)), "rmd")
+    fit(bars, settings, scores=scores, folder=tmp_path)
+
+    def changed(split: str) -> Dataset:
+        own = bars.splits[split]
+        other = Split(255 - np.asarray(own.inputs[:]), own.labels, own.ids)
+        return replace(bars, splits={**bars.splits, split: other})
+
+    for what, dataset, now in (
+        ("training data", changed("train"), scores),
+        ("validation data", changed("val"), scores),
+        ("difficulty scores", bars, replace(scores, values=scores.values[::-1])),
+        ("dataset", replace(bars, name="other"), scores),
+    ):
+        with pytest.raises(InputError, match=f"holds a training with {what} = "):
+            fit(dataset, settings, scores=now, folder=tmp_path)
+
+
+def test_an_identity_comes_back_from_its_file_as_it_was(bars: Dataset) -> None:
+    identity = fit(bars, Settings(**{**HARD, "epochs": 1})).identity
+    assert identity.training_samples == len(bars.train)
+    again = TrainingIdentity.from_dict(json.loads(json.dumps(identity.as_dict())))
+    assert json.dumps(again.as_dict()) == json.dumps(identity.as_dict())  # in the same order too
 
 
 def test_a_checkpoint_of_another_architecture_is_refused(bars: Dataset, tmp_path: Path) -> None:
