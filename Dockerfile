@@ -2,7 +2,7 @@
 #
 #   docker build -t confide .
 #   docker run --rm -v "$PWD/runs:/runs" confide                                          # the demo, into ./runs/demo
-#   docker run --rm -v "$PWD/runs:/runs" -p 127.0.0.1:8000:8000 confide explore demo --host 0.0.0.0 --port 8000
+#   docker run --rm -v "$PWD/runs:/runs" -p 127.0.0.1:8000:8000 --hostname localhost confide explore demo --host 0.0.0.0 --port 8000
 #
 # The explorer prints the address to open, with its token.
 FROM debian:trixie-slim

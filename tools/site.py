@@ -316,6 +316,10 @@ GUIDES = {
     "The report": "report",
 }
 """Title -> page of docs/."""
+SEARCHED = {"methods": 4, "docs": 3, "benchmarks": 0.1, "CHANGELOG.md": 0.1}
+"""Folder or page -> how much a match there counts in the search, 1 elsewhere: methods and guides before figures."""
+WORDS_END = r"[\s\u200b\-,:!=\[\]()\"`/]+|\.(?!\d)|&[lg]t;"
+"""What parts words in the search: `Predictions.multilabel(` is found by "multilabel"."""
 TOGETHER = re.compile(r"(?<=\d) ([±→]) (?=\d)")
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
@@ -389,7 +393,19 @@ def gather(source: Path, *, run: bool = True) -> dict[str, Any]:
     for picture in RESULTS.rglob("*.png"):
         shutil.copy(picture, source / picture.relative_to(ROOT))
     live = live_of(source) if run else []
-    return settings_of(source, methods_of(source), tutorials_of(source, run), references_of(source), live)
+    menus = methods_of(source), tutorials_of(source, run), references_of(source)
+    rank(source)
+    return settings_of(source, *menus, live)
+
+
+def rank(source: Path) -> None:
+    """Tell the search at the head of every page how much it counts."""
+    for page in source.rglob("*.md"):
+        boost = SEARCHED.get(page.relative_to(source).parts[0], 1)
+        if boost != 1:
+            page.write_text(
+                f"---\nsearch:\n  boost: {boost}\n---\n{page.read_text(encoding='utf-8')}", encoding="utf-8"
+            )
 
 
 def write(path: Path, text: str) -> None:
@@ -504,7 +520,7 @@ def settings_of(
             "palette": colours,
             "features": ["navigation.tabs", "navigation.indexes", "content.code.copy", "search.suggest"],
         },
-        "plugins": ["material/search"],
+        "plugins": [{"material/search": {"separator": WORDS_END}}],
         "use_directory_urls": False,
         "extra_css": ["site.css"],
         "markdown_extensions": ["tables", "admonition", "pymdownx.highlight", "pymdownx.superfences"],

@@ -162,3 +162,16 @@ def test_a_tutorial_runs(path, tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", "1"))
     page = SITE["tutorial_page"](path)
     assert "```text" in page or "Not run here" in page
+
+
+def test_methods_and_guides_count_more_in_the_search_than_pages_of_figures(tmp_path):
+    pages = ["methods/sets/aps.md", "docs/sets.md", "tutorials/1.md", "benchmarks/results/sets.md"]
+    for page in pages:
+        SITE["write"](tmp_path / page, "# aps\n")
+    SITE["rank"](tmp_path)
+    found = [re.search(r"boost: (\S+)", (tmp_path / page).read_text()) for page in pages]
+    counts = [1.0 if boost is None else float(boost[1]) for boost in found]
+    assert counts == sorted(counts, reverse=True)
+    assert len(set(counts)) == len(counts)
+    assert all((tmp_path / page).read_text().endswith("# aps\n") for page in pages)
+    assert "multilabel" in re.split(SITE["WORDS_END"], "of `Predictions.multilabel(logits)`")
