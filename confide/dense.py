@@ -486,9 +486,12 @@ def from_coco(
                 own = (box, place[row["category_id"]], float(row.get("score", 1.0)))
                 table.setdefault(row["image_id"], []).append(own)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        came = (
+            f"the key or category {error} is missing" if isinstance(error, KeyError) else "an entry is of another kind"
+        )
         raise InputError(
-            f"{detections} and {annotations} must be results and annotations in the layout of COCO, but "
-            f"{type(error).__name__} {error}; see docs/dense.md"
+            f"{detections} and {annotations} must be results and annotations in the layout of COCO, but {came}; "
+            "see docs/dense.md"
         ) from None
     images = list(tables[0])
 
