@@ -9,7 +9,7 @@ samples stand beside it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -136,27 +136,7 @@ class SetScore:
 
     def of_labels(self, predictions: Predictions, labels: Tensor) -> Floats:
         """The score of every sample's label."""
-        classes = labels.cpu().numpy()
-        scores = np.empty(len(predictions))
-        for rows, probs, draws in self._blocks(predictions):
-            own = classes[rows][:, None]
-            if not self.method.spec.ordered:
-                scores[rows] = self._scores(np.take_along_axis(probs, own, axis=1), draws)[:, 0]
-                continue
-            place = _rank_of(probs, own)
-            if self.rank_alone:
-                scores[rows] = self._ranked(probs)[place[:, 0]]
-                continue
-            few = _likely(probs)
-            near = few.count > place[few.rows, 0]
-            far = np.ones(len(probs), dtype=bool)
-            far[few.rows[near]] = False
-            block = np.empty(len(probs))
-            for order in (few.take(near), _whole(probs, np.flatnonzero(far))):
-                ranked = self._scores(order.probs, draws[order.rows])
-                block[order.rows] = np.take_along_axis(ranked, place[order.rows], axis=1)[:, 0]
-            scores[rows] = block
-        return scores
+        return label_scores([self], predictions, labels)[0]
 
     def admitted(self, predictions: Predictions, limits: Floats, top: bool) -> Iterator[tuple[slice, NDArray[Any]]]:
         """(rows, which classes have a score within the limit) by blocks; limits are `n 1`, or `1 c` by class.
@@ -210,29 +190,22 @@ class SetScore:
         """Scores rise along the order, so that a set is its first classes: mostly few, which need no sorted row."""
         size, last = np.zeros(len(probs), dtype=np.int64), np.zeros((len(probs), 1), dtype=probs.dtype)
 
-        def look(order: ClassOrder) -> NDArray[np.bool_]:
-            """Note where the sets end; whether they end before the order does."""
-            inside = self._scores(order.probs, draws[order.rows]) <= limits[order.rows]
-            inside &= np.arange(inside.shape[1]) < order.count[:, None]
-            size[order.rows] = count = row_counts(inside)
+        unseen = np.ones(len(probs), dtype=bool)
+        for order in _orders(probs, unseen):
+            size[order.rows] = count = order.within(self._scores(order.probs, draws[order.rows]), limits[order.rows])
             last[order.rows] = np.take_along_axis(order.probs, np.maximum(count - 1, 0)[:, None], axis=1)
-            return np.asarray(count < order.count)
-
-        few, unseen = _likely(probs), np.ones(len(probs), dtype=bool)
-        unseen[few.rows[look(few)]] = False
-        look(_whole(probs, np.flatnonzero(unseen)))
+            unseen[order.rows[count < order.count]] = False
         return _first(probs, last, size)
 
     def _by_rank(self, probs: NDArray[np.floating], limits: Floats) -> NDArray[np.bool_]:
         """Where the rank alone decides: as many of the likeliest classes as have a score within the limit."""
-        sizes, num_classes = np.searchsorted(self._ranked(probs), limits, side="right"), probs.shape[1]
-        last = np.where(sizes == 0, np.inf, -np.inf).astype(probs.dtype)
-        for size in np.unique(sizes[(sizes > 0) & (sizes < num_classes)]):
-            rows = np.flatnonzero(sizes == size)
-            own = np.array(probs if len(rows) == len(probs) else probs[rows])
-            own.partition(num_classes - size, axis=1)
-            last[rows] = own[:, num_classes - size]
-        return _first(probs, last[:, None], sizes)
+        sizes = np.searchsorted(self._ranked(probs), limits, side="right")
+        # Half the bytes; what float32 rounds to equals is looked at again.
+        narrow = probs.astype(np.float32, copy=False)
+        inside: NDArray[np.bool_] = narrow >= _at_rank(narrow, sizes)
+        again = np.flatnonzero(row_counts(inside) != sizes)
+        inside[again] = _first(probs[again], _at_rank(probs[again], sizes[again]), sizes[again])
+        return inside
 
     def _by_class(
         self, probs: NDArray[np.floating], draws: Floats, limits: Floats, likely_first: bool
@@ -267,14 +240,58 @@ class SetScore:
 
         unseen = np.ones(len(probs), dtype=bool)
         if likely_first:
-            few = _likely(probs, classes=True)
+            few = _likely(probs, np.arange(len(probs)), *STAGES[0], classes=True)
             unseen[few.rows[look(few)]] = False
         look(_whole(probs, np.flatnonzero(unseen), classes=True))
         return inside, float(1 - unseen.mean())
 
     def _scores(self, probs: NDArray[np.floating], draws: Floats) -> Floats:
-        scores: Floats = self.method.function(ClassRows(probs.astype(np.float64, copy=False), draws), **self.options)
+        return self._of(ClassRows(probs.astype(np.float64, copy=False), draws))
+
+    def _of(self, rows: ClassRows) -> Floats:
+        scores: Floats = self.method.function(rows, **self.options)
         return scores
+
+
+def label_scores(scores: Sequence[SetScore], predictions: Predictions, labels: Tensor) -> Floats:
+    """The score of every sample's label by each of several options of one method, which share the order of classes."""
+    first, classes = scores[0], labels.cpu().numpy()
+    found = np.empty((len(scores), len(predictions)))
+    for rows, probs, draws in first._blocks(predictions):
+        own = classes[rows][:, None]
+        if not first.method.spec.ordered:
+            likelihoods = np.take_along_axis(probs, own, axis=1)
+            found[:, rows] = [score._scores(likelihoods, draws)[:, 0] for score in scores]
+            continue
+        place = _rank_of(probs, own)
+        if first.rank_alone:
+            found[:, rows] = [score._ranked(probs)[place[:, 0]] for score in scores]
+            continue
+        block, unseen = found[:, rows], np.ones(len(probs), dtype=bool)
+        for order in _orders(probs, unseen):
+            held = order.take(order.count > place[order.rows, 0])
+            ordered = held.with_draws(draws)
+            for k, score in enumerate(scores):
+                block[k, held.rows] = np.take_along_axis(score._of(ordered), place[held.rows], axis=1)[:, 0]
+            unseen[held.rows] = False
+    return found
+
+
+def summed_sizes(scores: Sequence[SetScore], predictions: Predictions, limits: Sequence[float]) -> NDArray[np.int64]:
+    """The summed sizes of the sets by each of several options of an ordered method; none is empty."""
+    sums = np.zeros(len(scores), dtype=np.int64)
+    for _, probs, draws in scores[0]._blocks(predictions):
+        unended = np.ones((len(scores), len(probs)), dtype=bool)
+        unseen = np.ones(len(probs), dtype=bool)
+        for order in _orders(probs, unseen):
+            ordered = order.with_draws(draws)
+            for k, (score, limit) in enumerate(zip(scores, limits, strict=True)):
+                count = order.within(score._of(ordered), limit)
+                ends = unended[k, order.rows] & ((count < order.count) | (order.count == probs.shape[1]))
+                sums[k] += np.maximum(count[ends], 1).sum()
+                unended[k, order.rows[ends]] = False
+            unseen[:] = unended.any(axis=0)
+    return sums
 
 
 def _first(probs: NDArray[np.floating], last: NDArray[np.floating], size: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -286,6 +303,19 @@ def _first(probs: NDArray[np.floating], last: NDArray[np.floating], size: NDArra
         inside[row] = False
         inside[row, np.argsort(-probs[row], kind="stable")[: size[row]]] = True
     return inside
+
+
+def _at_rank(probs: NDArray[np.floating], sizes: NDArray[np.int64]) -> NDArray[np.floating]:
+    """The probability `n 1` of the `size`-th likeliest class of every row; infinite for none and for all."""
+    num_classes = probs.shape[1]
+    last = np.where(sizes == 0, np.inf, -np.inf).astype(probs.dtype)
+    for size in np.unique(sizes[(sizes > 0) & (sizes < num_classes)]):
+        rows = np.flatnonzero(sizes == size)
+        # Numbers from 0 on have the order of their bits, and whole numbers are partitioned in half the time.
+        bits = np.array(probs if len(rows) == len(probs) else probs[rows]).view(f"i{probs.itemsize}")
+        bits.partition(num_classes - size, axis=1)
+        last[rows] = bits[:, num_classes - size].copy().view(probs.dtype)
+    return last[:, None]
 
 
 def sample_draws(predictions: Predictions, seed: int) -> Floats:
@@ -314,6 +344,28 @@ class ClassOrder:
         """These rows alone; without the classes."""
         return ClassOrder(self.rows[which], self.probs[which], self.count[which])
 
+    def with_draws(self, draws: Floats) -> ClassRows:
+        """What a method is given, with the draws of the whole block."""
+        return ClassRows(self.probs.astype(np.float64, copy=False), draws[self.rows])
+
+    def within(self, scores: Floats, limits: Floats | float) -> NDArray[np.int64]:
+        """How many classes of the order have a score within the limit."""
+        inside = scores <= limits
+        inside &= np.arange(inside.shape[1]) < self.count[:, None]
+        return row_counts(inside)
+
+
+STAGES = ((1.0, 8), (0.25, 3))
+"""Classes above this multiple of the average probability, of rows where at most one in so many classes is."""
+
+
+def _orders(probs: NDArray[np.floating], unseen: NDArray[np.bool_]) -> Iterator[ClassOrder]:
+    """The likely classes of the rows, more of those that are `unseen` still, and at last all: few rows are sorted."""
+    for share, one_in in STAGES:
+        rows = np.flatnonzero(unseen)
+        yield _likely(probs, rows, share, one_in)
+    yield _whole(probs, np.flatnonzero(unseen))
+
 
 def _whole(probs: NDArray[np.floating], rows: NDArray[np.int64], *, classes: bool = False) -> ClassOrder:
     """All classes of these rows."""
@@ -338,19 +390,21 @@ def _whole(probs: NDArray[np.floating], rows: NDArray[np.int64], *, classes: boo
     return ClassOrder(rows, np.negative(values, out=values), count)
 
 
-def _likely(probs: NDArray[np.floating], *, classes: bool = False) -> ClassOrder:
-    """The classes above the average probability, of rows that have few: most sets end among these."""
+def _likely(
+    probs: NDArray[np.floating], rows: NDArray[np.int64], share: float, one_in: int, *, classes: bool = False
+) -> ClassOrder:
+    """The classes above so much of the average probability, of those of the rows that have few: most sets end there."""
     num_classes = probs.shape[1]
-    likely = probs > probs.dtype.type(1 / num_classes)
+    own = probs if len(rows) == len(probs) else probs[rows]
+    likely = own > own.dtype.type(share / num_classes)
     count = row_counts(likely)
-    many = count > max(num_classes // 8, 2)
-    rows = np.flatnonzero(~many)
+    many = count > max(num_classes // one_in, 2)
     likely[many] = False
-    count = count[rows]
+    rows, count = rows[~many], count[~many]
     cells = places_of(likely)
     filled = np.arange(int(count.max(initial=1))) < count[:, None]
     values = np.zeros(filled.shape, dtype=probs.dtype)
-    values[filled] = -probs.reshape(-1)[cells]
+    values[filled] = -own.reshape(-1)[cells]
     if not classes:
         values.sort(axis=1)
         return ClassOrder(rows, np.negative(values, out=values), count)
