@@ -29,7 +29,7 @@ from confide.files.fitted import FittedState, save_fitted
 from confide.numerics.blocks import places_of, row_counts
 from confide.predictions import Predictions, class_values, probability_blocks
 from confide.registry import Method, OptionSpec, Registry
-from confide.types import Floats, Options
+from confide.types import Flags, Floats, Options
 
 PURPOSE = "a prediction set"
 """Who needs all probabilities, in the words of a message."""
@@ -138,25 +138,29 @@ class SetScore:
         """The score of every sample's label."""
         return label_scores([self], predictions, labels)[0]
 
-    def admitted(self, predictions: Predictions, limits: Floats, top: bool) -> Iterator[tuple[slice, NDArray[Any]]]:
+    def admitted(
+        self, predictions: Predictions, limits: Floats, top: bool, out: Flags | None = None
+    ) -> Iterator[tuple[slice, Flags]]:
         """(rows, which classes have a score within the limit) by blocks; limits are `n 1`, or `1 c` by class.
 
         Args:
             top: whether the likeliest class is always admitted.
+            out: `n c`, where the blocks are written.
         """
         by_class, early = limits.shape[0] == 1 and limits.shape[1] > 1, 1.0
         least: NDArray[np.floating] | None = None
         for rows, probs, draws in self._blocks(predictions):
             own = limits if len(limits) == 1 else limits[rows]
+            inside = np.empty(probs.shape, dtype=bool) if out is None else out[rows]
             if not self.method.spec.ordered:
                 least = self._least_probabilities(limits, probs.dtype) if least is None else least
-                inside = probs >= (least if len(least) == 1 else least[rows])
+                np.greater_equal(probs, least if len(least) == 1 else least[rows], out=inside)
             elif by_class:
-                inside, early = self._by_class(probs, draws, own[0], early >= 0.5)
+                early = self._by_class(probs, draws, own[0], early >= 0.5, inside)
             elif self.rank_alone:
-                inside = self._by_rank(probs, np.broadcast_to(own, (len(probs), 1))[:, 0])
+                self._by_rank(probs, np.broadcast_to(own, (len(probs), 1))[:, 0], inside)
             else:
-                inside = self._first_classes(probs, draws, np.broadcast_to(own, (len(probs), 1)))
+                self._first_classes(probs, draws, np.broadcast_to(own, (len(probs), 1)), inside)
             if top:
                 # With one limit for all classes the likeliest is missing from empty sets alone.
                 lacking = np.arange(len(inside)) if by_class else np.flatnonzero(~inside.any(axis=1))
@@ -186,30 +190,30 @@ class SetScore:
         for rows, probs in probability_blocks(predictions, PURPOSE):
             yield rows, probs, draws[rows, None]
 
-    def _first_classes(self, probs: NDArray[np.floating], draws: Floats, limits: Floats) -> NDArray[np.bool_]:
+    def _first_classes(self, probs: NDArray[np.floating], draws: Floats, limits: Floats, inside: Flags) -> None:
         """Scores rise along the order, so that a set is its first classes: mostly few, which need no sorted row."""
         size, last = np.zeros(len(probs), dtype=np.int64), np.zeros((len(probs), 1), dtype=probs.dtype)
-
         unseen = np.ones(len(probs), dtype=bool)
         for order in _orders(probs, unseen):
             size[order.rows] = count = order.within(self._scores(order.probs, draws[order.rows]), limits[order.rows])
             last[order.rows] = np.take_along_axis(order.probs, np.maximum(count - 1, 0)[:, None], axis=1)
             unseen[order.rows[count < order.count]] = False
-        return _first(probs, last, size)
+        _first(probs, last, size, inside)
 
-    def _by_rank(self, probs: NDArray[np.floating], limits: Floats) -> NDArray[np.bool_]:
+    def _by_rank(self, probs: NDArray[np.floating], limits: Floats, inside: Flags) -> None:
         """Where the rank alone decides: as many of the likeliest classes as have a score within the limit."""
         sizes = np.searchsorted(self._ranked(probs), limits, side="right")
         # Half the bytes; what float32 rounds to equals is looked at again.
         narrow = probs.astype(np.float32, copy=False)
-        inside: NDArray[np.bool_] = narrow >= _at_rank(narrow, sizes)
+        np.greater_equal(narrow, _at_rank(narrow, sizes), out=inside)
         again = np.flatnonzero(row_counts(inside) != sizes)
-        inside[again] = _first(probs[again], _at_rank(probs[again], sizes[again]), sizes[again])
-        return inside
+        if len(again):
+            own, size = probs[again], sizes[again]
+            inside[again] = _first(own, _at_rank(own, size), size, np.empty(own.shape, dtype=bool))
 
     def _by_class(
-        self, probs: NDArray[np.floating], draws: Floats, limits: Floats, likely_first: bool
-    ) -> tuple[NDArray[np.bool_], float]:
+        self, probs: NDArray[np.floating], draws: Floats, limits: Floats, likely_first: bool, inside: Flags
+    ) -> float:
         """Every class against a limit of its own; those behind the first that passes the largest limit are out.
 
         Args:
@@ -217,10 +221,9 @@ class SetScore:
                 do not end among these.
 
         Returns:
-            The sets, and of how many rows they end among the likely classes.
+            Of how many rows the sets end among the likely classes.
         """
-        inside = np.zeros(probs.shape, dtype=bool)
-        inside[:, np.isinf(limits)] = True
+        inside[:] = np.isinf(limits)
         largest = limits[np.isfinite(limits)].max(initial=-np.inf)
 
         def look(order: ClassOrder) -> NDArray[np.bool_]:
@@ -243,7 +246,7 @@ class SetScore:
             few = _likely(probs, np.arange(len(probs)), *STAGES[0], classes=True)
             unseen[few.rows[look(few)]] = False
         look(_whole(probs, np.flatnonzero(unseen), classes=True))
-        return inside, float(1 - unseen.mean())
+        return float(1 - unseen.mean())
 
     def _scores(self, probs: NDArray[np.floating], draws: Floats) -> Floats:
         return self._of(ClassRows(probs.astype(np.float64, copy=False), draws))
@@ -294,9 +297,9 @@ def summed_sizes(scores: Sequence[SetScore], predictions: Predictions, limits: S
     return sums
 
 
-def _first(probs: NDArray[np.floating], last: NDArray[np.floating], size: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """The `size` likeliest classes of every row, the last of which has the probability `last` `n 1`."""
-    inside: NDArray[np.bool_] = probs >= last
+def _first(probs: NDArray[np.floating], last: NDArray[np.floating], size: NDArray[np.int64], inside: Flags) -> Flags:
+    """Into `inside` the `size` likeliest classes of every row, the last of which has the probability `last` `n 1`."""
+    np.greater_equal(probs, last, out=inside)
     inside[size == 0] = False
     # Of equals the lower class comes first.
     for row in np.flatnonzero(row_counts(inside) != size):
@@ -477,15 +480,17 @@ class PredictionSets:
 
     def __call__(self, predictions: Predictions, weights: Any = None) -> Tensor:
         inside = np.empty((len(predictions), self.num_classes), dtype=bool)
-        for rows, block in self.blocks(predictions, weights):
-            inside[rows] = block
+        for _ in self.blocks(predictions, weights, inside):
+            pass
         return torch.from_numpy(inside).to(class_values(predictions, PURPOSE).device)
 
-    def blocks(self, predictions: Predictions, weights: Any = None) -> Iterator[tuple[slice, NDArray[np.bool_]]]:
-        """(rows, their sets) by blocks, where all sets together would not fit into memory."""
+    def blocks(
+        self, predictions: Predictions, weights: Any = None, out: Flags | None = None
+    ) -> Iterator[tuple[slice, Flags]]:
+        """(rows, their sets) by blocks, where all sets together would not fit into memory; or written into `out`."""
         class_values(predictions, PURPOSE)
         predictions.need_classes(f"the prediction sets '{self.word}'", self.num_classes, self.class_names)
-        return self.score.admitted(predictions, self.limits(predictions, weights), not self.allow_empty)
+        return self.score.admitted(predictions, self.limits(predictions, weights), not self.allow_empty, out)
 
     def limits(self, predictions: Predictions, weights: Any = None) -> Floats:
         """The threshold of every sample, `n 1`, or of every class, `1 c`; infinite where all classes are admitted."""
