@@ -226,6 +226,8 @@ def table_of(evaluation: Evaluation) -> str:
     rows_are, weighted = about.unit or "samples", ""
     if about.effective_samples is not None:
         weighted = f", weighted by {about.weighted_by}: worth {about.effective_samples:,.0f} of equal weight"
+    if about.units is not None:
+        weighted = f" of {about.units:,} units ('{about.drawn_as}'), which intervals count{weighted}"
     return f"{n:,} {rows_are.removesuffix('s') if n == 1 else rows_are}{weighted}\n\n{text}{groups_of(evaluation)}"
 
 

@@ -16,6 +16,7 @@ def fixed(value: float, digits: int, sign: bool = False) -> str:
     """Number with so many decimals, comma in thousands, true minus; a dash where there is none."""
     if value is None or not math.isfinite(value):
         return "–"
+    value = round(value, 9)  # 1 - 0.7275 and 0.2725 are rounded alike
     text = f"{abs(value):,.{digits}f}"
     negative = value < 0 and float(text.replace(",", "")) != 0
     return (MINUS if negative else "+" if sign and value > 0 else "") + text
