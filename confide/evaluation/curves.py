@@ -129,7 +129,7 @@ def smooth_reliability(view: View, bands: bool, origin: Origin = NO_ORIGIN) -> C
     # As many samples of equal weight would leave the same noise.
     count = 2 * math.sqrt(math.pi) * width * mass
     reached = np.flatnonzero(masses[0])
-    enough = (count >= FEWEST_SMOOTHED) & (SMOOTH_PLACES >= reached[0]) & (SMOOTH_PLACES <= reached[-1])
+    enough = (count >= FEWEST_SMOOTHED) & (reached[0] <= SMOOTH_PLACES) & (reached[-1] >= SMOOTH_PLACES)
     sure_at, mass = SMOOTH_AT[enough], mass[enough]
     columns = {"confidence": sure_at, "accuracy": np.clip(sure_at - pull[enough] / mass, 0, 1), "count": count[enough]}
     columns["width"] = np.full(len(sure_at), width)

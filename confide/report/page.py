@@ -98,7 +98,9 @@ def render_report(evaluation: Evaluation) -> str:
         unit=view.unit,
         left_out_note=view.left_out_note,
         stages=[view.when(stage) for stage in (view.before, view.after) if stage],
-        interval_note=" ".join(filter(None, [view.about.interval_note or small_figures, view.units_note, view.weights_note])),
+        interval_note=" ".join(
+            filter(None, [view.about.interval_note or small_figures, view.units_note, view.weights_note])
+        ),
         models_question=_models_question(view),
         no_classes=NO_CLASSES,
         no_promise=_no_promise(view),

@@ -248,8 +248,7 @@ def _no_direction(view: EvaluationView, gap: Measurement) -> str:
         return " on average, but confidence and accuracy differ at some levels of confidence."
     if abs(gap.value) >= 0.01:
         return (
-            f", but {view.size(gap.n)} cannot tell that gap from chance: it may be anything from "
-            f"{_ends(gap)} points."
+            f", but {view.size(gap.n)} cannot tell that gap from chance: it may be anything from {_ends(gap)} points."
         )
     if error is None or error.p_value is None:
         return "."

@@ -10,11 +10,9 @@ from itertools import product
 from typing import Any
 
 from confide.checks import InputError
-from confide.predictions.tables import IMAGE, ROW_WORDS, SAMPLE
-from confide.report.words import count, same_scores
+from confide.report.words import count, same_scores, units_words
 from confide.results import LEVEL, About, ComparedRow, Curve, Evaluation, Measurement, MetricInfo, Sample
 
-OWN_UNITS = (IMAGE, SAMPLE, *ROW_WORDS)
 MOST_DRAWN = 5  # models in one drawing: there are five colours beside grey
 
 
@@ -107,16 +105,9 @@ class EvaluationView:
         """Whether every sample was drawn by itself and counts as much as any other."""
         return self.about.drawn_as is None and self.about.weighted_by is None
 
-    @property
-    def _units(self) -> str:
-        """What several samples were drawn as, with their number: `60 images`."""
-        word, number = self.about.drawn_as or "", self.about.units
-        name = f"{word}s" if word in OWN_UNITS else f"units ('{word}')"
-        return name if number is None else f"{count(number)} {name}"
-
     def size(self, n: float, split: str = "") -> str:
         """So many samples, and what they were drawn as: `14,400 pixels of 60 images`."""
-        of = "" if self.about.drawn_as is None or self.about.runs else f"of {self._units}"
+        of = "" if self.about.drawn_as is None or self.about.runs else f"of {units_words(self.about)}"
         return " ".join(filter(None, [count(n), split, self.unit, of]))
 
     @property
@@ -124,7 +115,7 @@ class EvaluationView:
         """A sentence on samples that were drawn several as one."""
         if self.about.drawn_as is None or self.about.runs:
             return ""
-        return f"Intervals, tests and chance levels count {self._units}, not {self.unit}: those of one go together."
+        return f"Intervals, tests and chance levels count {units_words(self.about)}, not {self.unit}."
 
     @property
     def weights_note(self) -> str:

@@ -6,7 +6,8 @@ import math
 
 from markupsafe import Markup
 
-from confide.results import PLAIN_SCORES, Comparison, Measurement, MetricInfo
+from confide.predictions.tables import IMAGE, ROW_WORDS
+from confide.results import PLAIN_SCORES, About, Comparison, Measurement, MetricInfo
 
 THIN = "\u202f"  # narrow no-break space, before a per cent sign
 MINUS = "\u2212"
@@ -130,6 +131,13 @@ def share_words(share: float, unit: str) -> str:
     names = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six", 7: "seven", 8: "eight", 9: "nine", 10: "ten"}
     near = abs(share * whole - 1) < 0.05
     return f"one in {names[whole]} {unit}" if near and whole in names else f"{percent(share, 1)} of the {unit}"
+
+
+def units_words(about: About) -> str:
+    """What several samples were drawn as, with their number: `60 images`, `40 units ('patient')`."""
+    word = about.drawn_as or ""
+    name = f"{word}s" if word in (IMAGE, *ROW_WORDS) else f"units ('{word}')"
+    return name if about.units is None else f"{count(about.units)} {name}"
 
 
 def score_name(score: str) -> str:

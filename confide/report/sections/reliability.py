@@ -64,9 +64,7 @@ def class_figure(view: EvaluationView) -> Figure | None:
     return None
 
 
-def _class_figure(
-    before: Gaps, after: Gaps, accuracy: Gaps, grouping: ClassGrouping, view: EvaluationView
-) -> Figure:
+def _class_figure(before: Gaps, after: Gaps, accuracy: Gaps, grouping: ClassGrouping, view: EvaluationView) -> Figure:
     first = before or after
     names = sorted(first, key=lambda name: -abs(first[name].value))
     shown = sorted(names[:MOST_CLASSES], key=lambda name: -first[name].value)
