@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import ROUND_HALF_UP, Decimal
 
 from markupsafe import Markup
 
@@ -17,8 +18,9 @@ def fixed(value: float, digits: int, sign: bool = False) -> str:
     """Number with so many decimals, comma in thousands, true minus; a dash where there is none."""
     if value is None or not math.isfinite(value):
         return "–"
-    value = round(value, 9)  # 1 - 0.7275 and 0.2725 are rounded alike
-    text = f"{abs(value):,.{digits}f}"
+    # As the pages' scripts: 1 - 0.7275 and 0.2725 are the same number, and a half is rounded up.
+    exact = Decimal(round(abs(float(value)), 9)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
+    text = f"{exact:,f}"
     negative = value < 0 and float(text.replace(",", "")) != 0
     return (MINUS if negative else "+" if sign and value > 0 else "") + text
 
