@@ -5,9 +5,8 @@
 Calibrated data: labels are drawn from the model's own probabilities, so every claim of over- or underconfidence is
 false. Headings are read from the rendered page. With features and difficulty: five Gaussian classes, the score `rmd` of
 the own label, which the finder must leave out, and clusters of the features. Images: 60 of 256 pixels, each right or
-wrong by blocks of 16. A diagram beyond chance: its heading says so at the bins first shown, by the test beside it.
-Planted: in one of fifty sites (2 % of
-50,000 rows) accuracy is lower than confidence by ten points, everything else is calibrated.
+wrong by blocks of 16. Beyond chance: the heading of the diagram first shown says so, by the test beside it. Planted: in
+one of fifty sites (2 % of 50,000 rows) accuracy is lower than confidence by ten points, everything else is calibrated.
 """
 
 from __future__ import annotations
