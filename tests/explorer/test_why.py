@@ -79,9 +79,7 @@ def test_the_gap_of_pixels_counts_images_and_slices_of_them_are_refused(serve, t
     assert found["high"] - found["low"] > 4 * (apart.high - apart.low)
     one = client.get("reliability", **{"c.image": "3..3"})["reliability"]
     assert (one["low"], one["high"], one["verdict"]) == (-1.0, 1.0, "chance")
-    status, _, content = client.send("GET", "/api/slices")
-    assert status == 400
-    assert b"slices count samples drawn one by one" in content
+    assert "They count samples drawn one by one" in client.get("slices")["missing"]["why"]
 
 
 def test_calibrated_images_are_called_wrong_in_five_per_cent_of_draws_at_most():
@@ -128,6 +126,59 @@ def test_a_planted_slice_is_found_and_is_a_filter(serve, tmp_path):
     found = client.get("slices")["slices"]["slices"]
     assert found[0]["filters"] == {"c.light": "night"}
     assert client.get("reliability", **found[0]["filters"])["reliability"]["verdict"] == "over"
+
+
+def test_a_planted_cluster_of_features_is_found_and_its_lasso_holds_its_samples(serve, tmp_path):
+    rng = np.random.default_rng(0)
+    far, sure = rng.random(4000) < 0.15, rng.uniform(0.7, 1.0, 4000)
+    right = rng.random(4000) < sure - 0.3 * far
+    ids = np.array([f"s{k}" for k in range(4000)])
+    Predictions.from_pairs(right, sure, ids=ids).save(tmp_path / "p.parquet")
+    values = rng.normal(size=(4000, 5)) + 12 * far[:, None]
+    Features(values.astype(np.float32), np.zeros(len(ids), np.int64), ids, "made").save(tmp_path / "features.npz")
+    client = serve(tmp_path / "p.parquet", features=tmp_path / "features.npz")
+    while (found := client.get("slices")).get("computing"):
+        pass
+    assert "cluster of the map" in found["slices"]["attributes"]
+    assert found["slices"]["slices"]
+    members = set()
+    for s in found["slices"]["slices"]:
+        assert re.fullmatch(r"cluster \d+ of the map", s["names"]["lasso"])
+        rows = client.get("rows", **{**s["filters"], "from": 0, "count": 240})
+        assert client.get("reliability", **s["filters"])["reliability"]["verdict"] == "over"
+        members |= {cell["id"] for cell in rows["cells"]}
+    assert members <= set(ids[far])
+
+
+def test_clusters_of_the_map_share_out_all_samples():
+    from confide.explorer.projection import Box, _nearest_parts
+
+    rng = np.random.default_rng(1)
+    corners = _nearest_parts(rng.normal(size=(12, 2)), Box(-4.0, 4.0, -3.0, 3.0))
+    areas = [0.5 * abs(x @ np.roll(y, 1) - y @ np.roll(x, 1)) for x, y in (line.T for line in corners)]
+    assert sum(areas) == pytest.approx(48)
+
+
+def test_a_map_that_cannot_be_computed_says_why_and_slices_go_on_without_it(serve, tmp_path, monkeypatch):
+    from confide.explorer.projection import FeatureMap
+
+    def fails(self, method):
+        raise ValueError("no two directions")
+
+    monkeypatch.setattr(FeatureMap, "_compute", fails)
+    rng = np.random.default_rng(0)
+    ids = np.array([f"s{k}" for k in range(400)])
+    sure = rng.uniform(0.7, 1.0, 400)
+    light = rng.choice(["day", "night"], 400)
+    Predictions.from_pairs(rng.random(400) < sure, sure, ids=ids, light=light).save(tmp_path / "p.parquet")
+    Features(rng.normal(size=(400, 5)).astype(np.float32), np.zeros(len(ids), np.int64), ids, "made").save(
+        tmp_path / "features.npz"
+    )
+    client = serve(tmp_path / "p.parquet", features=tmp_path / "features.npz")
+    while (seen := client.get("map")).get("computing"):
+        pass
+    assert seen["missing"]["why"] == "It could not be computed: no two directions."
+    assert client.get("slices")["slices"]["attributes"] == ["light"]
 
 
 def test_two_models_are_compared_on_confidence(client):

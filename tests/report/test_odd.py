@@ -156,6 +156,20 @@ def test_titles_of_diagrams_follow_the_dots():
     assert finding(bins(0.5)) == "confidence runs ahead"
     assert finding(bins(0.95)) == "confidence lags behind"
     assert finding(bins(0.5), p_value=0.2) == "mostly within chance"
+
+
+def test_no_title_of_a_diagram_contradicts_the_test_beside_it():
+    """Neither the p of its own bins, nor that of the verdict."""
+    sure, unsure = (Measurement("ece_mass", 0.1, 100, p_value=p) for p in (0.001, 0.4))
+    assert finding(bins(0.5), 0.002, sure) == "confidence runs ahead"
+    assert finding(bins(0.5), 0.002, unsure) == "beyond chance in these bins alone"
+    assert finding(bins(0.5), 0.3, sure) == "within chance in these bins"
+    assert finding(bins(0.5), 0.3, unsure) == "mostly within chance"
+    assert finding(bins(0.85), 0.002, sure) == "beyond chance, but not by much"
+    assert finding(bins(0.85), 0.3, unsure) == "within chance"
+
+
+def test_few_samples_make_no_title():
     # Fewer than fifteen samples draw no dot, so they carry no claim.
     assert finding(bins(0.5, n=14.0)) == "too few samples to tell"
 
