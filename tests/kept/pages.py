@@ -26,7 +26,7 @@ from confide.predictions import Predictions
 from confide.report import render_report, section_drawings, verdict_sentence
 from confide.report.sections import SECTIONS
 from confide.results import Curve, Measurement
-from tests.kept.entries import NAMES, N, _or_line, by_unit, features, labels, predictions, visible, weighted
+from tests.kept.entries import NAMES, N, _or_line, brief, by_unit, features, labels, predictions, visible, weighted
 from tests.report.conftest import make_evaluation
 
 
@@ -35,6 +35,7 @@ def page_entries() -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "few", lambda: visible(_page_of(40))
     yield "marks of the whole", lambda: _whole(_marks(_page_of(400)))
     yield "drawings of the whole", lambda: _rough(_page_of(400))
+    yield "data of the whole", lambda: _island(_page_of(400))
     for name, make in _pages().items():
         yield name, lambda make=make: _told_beside(_page_of(40), make)
     for k in range(ODD_PAGES):
@@ -62,6 +63,12 @@ def _marks(page: str) -> Any:
         "values": [value[2] for value in _values(body)],
         "marks": _values(body),
     }
+
+
+def _island(page: str) -> Any:
+    """What a page holds for its own script and for who reads its numbers."""
+    held = re.search(r'(?s)<script type="application/json" id="data">(.*?)</script>', page)
+    return brief(json.loads(held[1])) if held else None
 
 
 def _whole(marks: Any) -> Any:
@@ -170,6 +177,7 @@ def _told_beside(usual: str, make: Callable[[], Any], whole: bool = True) -> Any
         "drawn": _sums_of_places(page),
         "digits": dict(sorted(Counter(c for c in "".join((*words, *own["values"])) if c.isdigit()).items())),
         "opened": "\n".join(sorted({v[3] for v in own["marks"] if v[3:]})[::9]),
+        "read": {name: value for name, value in _island(page).items() if name != "evaluation"},
     }
 
 
