@@ -163,6 +163,16 @@ def test_the_map_is_kept_and_a_lasso_on_it_is_a_filter(client, serve, run_folder
     assert (run_folder / "map.npz").read_bytes()[:4] == kept[:4]
 
 
+def test_a_map_of_someone_else_that_unpacks_to_far_more_than_it_is_is_not_read(tmp_path, monkeypatch):
+    from confide.explorer.projection import _read_plane
+
+    plane = np.zeros((50_000, 2), dtype=np.float32)
+    np.savez_compressed(tmp_path / "map.npz", plane=plane, key=np.array("key"))
+    assert _read_plane(tmp_path / "map.npz", "key", len(plane)) is not None
+    monkeypatch.setattr("confide.files.formats.UNPACKED_AT_LEAST", 1 << 16)
+    assert _read_plane(tmp_path / "map.npz", "key", len(plane)) is None
+
+
 def test_the_whole_map_holds_a_stray_sample_and_the_first_view_does_not_shrink_for_it(serve, run_folder):
     path = run_folder / "features" / "test.npz"
     rows = Features.load(path)

@@ -126,11 +126,11 @@ def _outside(page: str) -> list[str]:
 
 
 def _rough(page: str) -> list[Any]:
-    """Where the marks of every drawing lie, in hundredths of its sides: least, mean and most."""
+    """Where the marks of every drawing lie, in thousandths of its sides: least, mean and most."""
     return [
         {
             kind: [
-                round(100 * number / side)
+                round(1000 * number / side)
                 for side, own in zip((width, height), zip(*corners, strict=True), strict=True)
                 for number in (min(own), sum(own) / len(own), max(own))
             ]
