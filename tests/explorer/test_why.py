@@ -12,6 +12,7 @@ from html import unescape
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 pytest.importorskip("duckdb", reason="duckdb is not installed (extra: explore)")
 
@@ -364,3 +365,18 @@ def test_bins_of_the_report_open_as_many_samples_as_they_hold(serve, run_folder)
     assert len(held) > 60
     assert max(held.values()) < len(said)
     assert opened == held
+
+
+def test_two_models_on_rows_drawn_together_are_compared_unit_by_unit():
+    from confide.explorer.comparison import _unit_test
+
+    units = np.repeat(np.arange(6), 2)
+    first = np.array([1, 1, 0, 1, 1, 0, 1, 1, 0, 0, 1, 0], dtype=bool)
+    second = first.copy()
+    assert _unit_test([first, second], units) is None
+    second[[2, 7, 8, 9]] = ~second[[2, 7, 8, 9]]
+    means = (second.astype(float) - first).reshape(6, 2).mean(axis=1)
+    assert _unit_test([first, second], units) == pytest.approx(stats.ttest_1samp(means, 0).pvalue)
+    assert _unit_test([first, second], np.zeros(12, dtype=int)) == 1.0
+    even = np.tile([True, False], 6)
+    assert _unit_test([even, ~even], units) == 1.0  # every unit says the same: no mean, no spread
