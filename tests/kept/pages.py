@@ -449,7 +449,7 @@ def _texts() -> Any:
 
 
 def _findings() -> Any:
-    """What is said of bins and gaps: too few, a quarter outside of the band, twice as many on one side as on the other."""
+    """What is said of bins and gaps: too few, a quarter beyond the band, twice as many on one side as on the other."""
     inside, over, under = ((0.5, 0.4, 0.6), (0.3, 0.4, 0.6), (0.7, 0.4, 0.6))
 
     def bins(*own: tuple[tuple[float, float, float], int]) -> list[Any]:
