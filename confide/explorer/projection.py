@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import threading
-import zipfile
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import pairwise
@@ -20,6 +19,7 @@ from confide.explorer.details import SampleFeatures
 from confide.explorer.layout import Layout, Missing
 from confide.explorer.queries import Query, QueryRunner
 from confide.explorer.samples import Column, SampleTable
+from confide.files import formats
 from confide.files.disk import atomic
 from confide.types import Flags, Floats, Indices
 
@@ -268,14 +268,14 @@ def _projected(values: Any, centre: Floats, axes: Floats) -> Plane:
 
 
 def _read_plane(path: Path, key: str, n: int) -> Plane | None:
-    """The points in a file, where they are of these features; anything else there is not read further."""
+    """The points in a file, where they are of these features; the folder may be someone else's, and hold anything."""
     try:
-        with np.load(path, allow_pickle=False) as saved:
-            plane = saved["plane"]
-            whole = plane.shape == (n, 2) and plane.dtype == np.float32 and not np.isinf(plane).any()
-            return plane if str(saved["key"]) == key and whole else None
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        saved, _ = formats.read_table(path)
+    except InputError:
         return None
+    plane = saved.get("plane", np.zeros(0))
+    whole = plane.shape == (n, 2) and plane.dtype == np.float32 and not np.isinf(plane).any()
+    return plane if str(saved.get("key")) == key and whole else None
 
 
 def _keep_plane(path: Path, key: str, plane: Plane) -> None:

@@ -12,6 +12,7 @@ from html import unescape
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 pytest.importorskip("duckdb", reason="duckdb is not installed (extra: explore)")
 
@@ -214,6 +215,16 @@ def test_the_map_is_kept_and_a_lasso_on_it_is_a_filter(client, serve, run_folder
     assert (run_folder / "map.npz").read_bytes()[:4] == kept[:4]
 
 
+def test_a_map_of_someone_else_that_unpacks_to_far_more_than_it_is_is_not_read(tmp_path, monkeypatch):
+    from confide.explorer.projection import _read_plane
+
+    plane = np.zeros((50_000, 2), dtype=np.float32)
+    np.savez_compressed(tmp_path / "map.npz", plane=plane, key=np.array("key"))
+    assert _read_plane(tmp_path / "map.npz", "key", len(plane)) is not None
+    monkeypatch.setattr("confide.files.formats.UNPACKED_AT_LEAST", 1 << 16)
+    assert _read_plane(tmp_path / "map.npz", "key", len(plane)) is None
+
+
 def test_the_whole_map_holds_a_stray_sample_and_the_first_view_does_not_shrink_for_it(serve, run_folder):
     path = run_folder / "features" / "test.npz"
     rows = Features.load(path)
@@ -405,3 +416,18 @@ def test_bins_of_the_report_open_as_many_samples_as_they_hold(serve, run_folder)
     assert len(held) > 60
     assert max(held.values()) < len(said)
     assert opened == held
+
+
+def test_two_models_on_rows_drawn_together_are_compared_unit_by_unit():
+    from confide.explorer.comparison import _unit_test
+
+    units = np.repeat(np.arange(6), 2)
+    first = np.array([1, 1, 0, 1, 1, 0, 1, 1, 0, 0, 1, 0], dtype=bool)
+    second = first.copy()
+    assert _unit_test([first, second], units) is None
+    second[[2, 7, 8, 9]] = ~second[[2, 7, 8, 9]]
+    means = (second.astype(float) - first).reshape(6, 2).mean(axis=1)
+    assert _unit_test([first, second], units) == pytest.approx(stats.ttest_1samp(means, 0).pvalue)
+    assert _unit_test([first, second], np.zeros(12, dtype=int)) == 1.0
+    even = np.tile([True, False], 6)
+    assert _unit_test([even, ~even], units) == 1.0  # every unit says the same: no mean, no spread

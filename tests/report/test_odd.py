@@ -9,11 +9,13 @@ from dataclasses import replace
 import pytest
 
 from confide.report import render_report
+from confide.report.sections.decisions import decisions_section
 from confide.report.sections.provenance import provenance_section
 from confide.report.sections.reliability import bins_of, finding
+from confide.report.sections.sets import _coverage
 from confide.report.view import EvaluationView
 from confide.report.words import share_words, within
-from confide.results import About, Curve, Evaluation, Measurement, Sample
+from confide.results import About, Curve, Evaluation, GroupCoverage, Measurement, Sample
 
 
 def words(html: str) -> str:
@@ -250,3 +252,24 @@ def test_a_calibration_error_is_told_in_points_where_only_other_metrics_were_ask
 )
 def test_a_metric_is_written_small_within_a_sentence(title, inside):
     assert within(title) == inside
+
+
+def test_of_many_actions_and_groups_the_page_shows_some_and_counts_the_rest(evaluation):
+    shares = {f"action {k}": (20 - k) / 155 for k in range(10)}
+    result = replace(evaluation.decisions[0], model="cross_entropy", shares=shares, n=1550)
+    for most, rows in ((10, 10), (9, 10), (8, 9)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("confide.report.sections.decisions.MOST_ACTIONS", most)
+            actions = decisions_section(EvaluationView(replace(evaluation, decisions=(result,)))).actions
+        assert len(actions) == rows
+        assert actions[0] == ("action 0", "12.9\u202f%", "200")
+    assert actions[-1] == ("2 others", "14.8\u202f%", "230")
+    groups = tuple(GroupCoverage("site", f"s{k}", 10, 1.0, 9 - k, 0.1, 1.0) for k in range(5))
+    sets = replace(evaluation.sets[0], groups=(GroupCoverage("all", "all", 50, 1.0, 35, 0.5, 0.9), *groups))
+    for most, left in ((5, 0), (4, 1), (3, 2)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("confide.report.sections.sets.MOST_GROUPS", most)
+            figure = _coverage(EvaluationView(replace(evaluation, sets=(sets,))), sets)
+        assert (f"{left} more are in the table" in figure.note) == bool(left)
+        assert ["site: s1" in figure.svg, "site: s4" in figure.svg] == [most > 3, True]
+        assert all(f"s{k}" in str(figure.table) for k in range(5))
