@@ -7,7 +7,7 @@ import torch
 import confide
 from confide import Predictions
 from confide.checks import InputError
-from confide.results import Curve, Evaluation
+from confide.results import Curve, Evaluation, Measurement
 
 matplotlib = pytest.importorskip("matplotlib")
 pytest.importorskip("matplotlib.pyplot")
@@ -63,3 +63,15 @@ def test_what_is_not_there_is_said():
         confide.plot.shift(Evaluation(()))
     with pytest.raises(InputError, match=r"got ndarray: plot\.sets\(fitted, predictions\)"):
         confide.plot.sets(np.ones((3, 2), dtype=bool))
+
+
+def test_shifts_show_what_chance_alone_would():
+    box = dict.fromkeys(("low", "lower_quartile", "median", "upper_quartile", "high"), (0.1, 0.2))
+    curve = Curve("shift_ece_boxes", {"severity": (0.0, 1.0), **box})
+    cells = [
+        Measurement("ece", 0.1, 90, group=group, score=score, chance_high=high)
+        for group, score, high in (("shift=a-1", None, 0.03), ("shift=a-2", None, 0.05), ("site=b", None, 0.4))
+    ]
+    shown = confide.plot.shift(Evaluation(tuple(cells), curves=(curve,)), of="ece")
+    assert shown.lines[-1].get_ydata()[0] == 0.05
+    assert [text.get_text() for text in shown.get_legend().get_texts()][-1] == "by chance up to 0.050"

@@ -557,10 +557,12 @@ class Runs:
                 traceback.print_exc()
             finally:
                 os._exit(status)  # nothing of the parent's is cleaned up here
-        end, late = time.monotonic() + 20 * seconds, True
-        while late and time.monotonic() < end:
+        late = True
+        for _ in range(int(100 * 2 * seconds)):  # counted, not timed: both may be stopped for a while
             done, status = os.waitpid(child, os.WNOHANG)
             late = not done
+            if not late:
+                break
             time.sleep(0.01)
         with suppress(ProcessLookupError):
             os.killpg(child, signal.SIGKILL)  # with whatever it started

@@ -222,10 +222,14 @@ def table_of(evaluation: Evaluation) -> str:
     if any(m.note for m in whole):
         header, rows = [*header, "note"], [[*row, m.note or ""] for row, m in zip(rows, whole, strict=True)]
     text = text_table(header, rows)
+    from confide.report.words import units_words
+
     n, about = whole[0].n if whole else 0, evaluation.about
     rows_are, weighted = about.unit or "samples", ""
     if about.effective_samples is not None:
         weighted = f", weighted by {about.weighted_by}: worth {about.effective_samples:,.0f} of equal weight"
+    if about.drawn_as is not None:
+        weighted = f" of {units_words(about)}, which intervals count{weighted}"
     return f"{n:,} {rows_are.removesuffix('s') if n == 1 else rows_are}{weighted}\n\n{text}{groups_of(evaluation)}"
 
 

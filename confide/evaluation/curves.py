@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.metrics.calibration import Binned, Smoother, binned_error, binned_errors
+from confide.metrics.intervals import unit_effect
 from confide.metrics.resampling import bernoulli_sums, null_from
 from confide.metrics.view import MetricSamples, View, score_values, sort_with_order
 from confide.numerics.binning import mass_starts, width_edges
@@ -118,20 +119,26 @@ def smooth_reliability(view: View, bands: bool, origin: Origin = NO_ORIGIN) -> C
 
     The mean is weighted by a Gaussian kernel, reflected at 0 and 1, of width n^(-1/3) / 2, at least 0.005. Residuals
     are smoothed and not the accuracy itself, so that a calibrated model's curve lies on the diagonal at every width.
-    The band holds it at 95 of 100 confidences on average; points with too few samples around them are left out.
+    The band holds it at 95 of 100 confidences on average; points with too few samples around them, and those that no
+    sample reaches, are left out.
     """
     masses, worth = _grid_masses(view, bands)
+    worth /= unit_effect(view) ** 2
     width = max(0.5 * worth ** (-1 / 3), 0.005)
     mass, pull = Smoother(masses[:2]).at(SMOOTH_PLACES, width)
     # As many samples of equal weight would leave the same noise.
     count = 2 * math.sqrt(math.pi) * width * mass
-    enough = count >= FEWEST_SMOOTHED
+    reached = np.flatnonzero(masses[0])
+    enough = (count >= FEWEST_SMOOTHED) & (reached[0] <= SMOOTH_PLACES) & (reached[-1] >= SMOOTH_PLACES)
     sure_at, mass = SMOOTH_AT[enough], mass[enough]
     columns = {"confidence": sure_at, "accuracy": np.clip(sure_at - pull[enough] / mass, 0, 1), "count": count[enough]}
     columns["width"] = np.full(len(sure_at), width)
     if bands:
-        noise = _squared_kernel(masses[2], width)[SMOOTH_PLACES][enough]
-        half = Z * np.sqrt(np.maximum(noise, 0)) / mass
+        if view.base.design.clusters is None:
+            noise = _squared_kernel(masses[2], width)[SMOOTH_PLACES][enough]
+            half = Z * np.sqrt(np.maximum(noise, 0)) / mass
+        else:
+            half = _unit_band(view, SMOOTH_PLACES[enough], columns["accuracy"], width)
         columns |= {"band_low": np.clip(sure_at - half, 0, 1), "band_high": np.clip(sure_at + half, 0, 1)}
     return Curve.of("reliability_smooth", columns, **origin)
 
@@ -156,6 +163,39 @@ def _grid_masses(view: View, bands: bool) -> tuple[Floats, float]:
     if bands:
         sums.append(base.sums_of("variance", at))
     return -np.diff(sums), float(base.n)
+
+
+UNITS_AT_ONCE = 4096
+
+
+def _unit_band(view: View, places: Indices, accuracy: Floats, width: float) -> Floats:
+    """Half the band of a curve at grid points, from what every unit that was drawn adds to it.
+
+    Residuals are taken from the curve itself, so that it is the noise of a calibrated model and not its error. At each
+    point the units are worth k = (sum w)^2 / sum w^2 of equal weight (Kish, 1965); t with k - 1 degrees of freedom.
+    """
+    from scipy.sparse import csr_array
+    from scipy.special import stdtrit
+
+    clusters, weights = view.base.design.clusters, np.ones(view.base.n) if view.weights is None else view.weights
+    assert clusters is not None
+    unit = np.unique(clusters, return_inverse=True)[1].reshape(-1)
+    sure, at = view.base.vector("sureness"), places / SMOOTH_CELLS
+    residual = weights * (view.base.vector("correct") - np.interp(sure, at, accuracy))
+    where = unit, np.rint(sure * SMOOTH_CELLS).astype(np.intp)
+    shape = int(unit.max()) + 1, SMOOTH_CELLS + 1
+    grid = np.linspace(0, 1, SMOOTH_CELLS + 1)[:, None]
+    kernel = sum(np.exp(-(((grid - mirrored) / width) ** 2) / 2) for mirrored in (at, -at, 2 - at))
+    noise, mass, squares = np.zeros((3, len(at)))
+    sums, masses = (csr_array((values, where), shape=shape) for values in (residual, weights))
+    for first in range(0, shape[0], UNITS_AT_ONCE):
+        part = slice(first, first + UNITS_AT_ONCE)
+        of_units = masses[part] @ kernel
+        noise += ((sums[part] @ kernel) ** 2).sum(axis=0)
+        mass += of_units.sum(axis=0)
+        squares += (of_units**2).sum(axis=0)
+    worth = np.maximum(mass**2 / squares, 1 + 1e-9)
+    return np.asarray(stdtrit(worth - 1, TAILS[1]) * np.sqrt(noise * worth / (worth - 1)) / mass)
 
 
 SMOOTH_EDGES = (np.arange(1, SMOOTH_CELLS + 1) - 0.5) / SMOOTH_CELLS

@@ -574,6 +574,9 @@ def evaluate(
     if view.weights is not None:
         weighted_by = " and ".join([*named, *["class"] * (prior is not None)])
         known = replace(known, weighted_by=weighted_by, effective_samples=view.base.effective_n)
+    if design.clusters is not None:
+        drawn_as = unit if isinstance(unit, str) and unit in predictions.columns else predictions.unit
+        known = replace(known, drawn_as=drawn_as or "unit", units=len(np.unique(design.clusters)))
     return Evaluation(
         measurements=tuple(rows),
         curves=tuple(curves),

@@ -568,6 +568,8 @@ def evaluate_sketch(
     """
     called = "pixels" if sketch.kind.unit == "image" else "samples"
     known = About(title=title, unit=called).over(about or About())
+    if sketch.kind.unit is not None:
+        known = replace(known, drawn_as=sketch.kind.unit, units=None if sketch.are_parts else len(sketch.units))
     options: Options = {"model": model, "seed": seed, "score": "msp", "about": known}
     whole = evaluate(sketch.record(sketch.fine).replace(unit=None), metrics, False, **options)
     rows = sketch_rows(sketch, whole, intervals, rankings or {}, options)

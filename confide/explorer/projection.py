@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import threading
-import zipfile
 from dataclasses import dataclass
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from confide.explorer.details import SampleFeatures
 from confide.explorer.layout import Layout, Missing
 from confide.explorer.queries import Query, QueryRunner
 from confide.explorer.samples import Column, SampleTable
+from confide.files import formats
 from confide.files.disk import atomic
 from confide.types import Flags, Floats, Indices
 
@@ -34,7 +35,18 @@ COLOURS = ("gap", "difficulty", "class", "tag")
 NAMED_CLASSES = 5
 """Classes with a colour of their own."""
 
+CLUSTERS, CLUSTERED_ROWS = 12, 50_000
+"""Clusters of the points that slices are made of, as many as `find_slices` makes; points that they are found among."""
+
 Plane = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class MapClusters:
+    """Clusters of the points: which each sample is in, -1 without features, and the lasso that holds each."""
+
+    index: Indices
+    lassos: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -95,7 +107,9 @@ class FeatureMap:
         self._plane: Plane | None = None
         self._method = ""
         self._working = False
+        self._failed = ""
         self._ends: tuple[Box, Box] | None = None
+        self._clusters: MapClusters | None = None
 
     @property
     def splits(self) -> list[str]:
@@ -108,10 +122,18 @@ class FeatureMap:
             why = "A map needs the features of the samples, and they are not here."
             command = self.layout.rerun or f"confide explore {self.layout.path} --features features.npz"
             return Missing("Map", why, command)
+        if self._failed:
+            return Missing("Map", f"It could not be computed: {self._failed}.", "")
         if self._plane is None and not self._working:
             self._working = True
-            threading.Thread(target=self.plane, daemon=True).start()
+            threading.Thread(target=self._work, daemon=True).start()
         return None
+
+    def _work(self) -> None:
+        try:
+            self.plane()
+        except Exception as error:  # of a thread nobody hears: pages would wait for ever
+            self._failed = str(error) or type(error).__name__
 
     @property
     def ready(self) -> bool:
@@ -136,6 +158,22 @@ class FeatureMap:
             plane, _ = self.plane()
             self._ends = _ends(plane, 0.0), _ends(plane, 0.001)
         return self._ends
+
+    def clusters(self) -> MapClusters:
+        """Clusters of the points by k-means; of each the part of the plane nearest to its centre is a filter."""
+        from confide.difficulty.from_features import kmeans
+
+        if self._clusters is None:
+            plane, _ = self.plane()
+            known = plane[np.isfinite(plane[:, 0])].astype(np.float64)
+            few = known[:: max(1, len(known) // CLUSTERED_ROWS)]
+            centres = np.unique(kmeans(few, k=min(CLUSTERS, len(few))).centres, axis=0)
+            index, corners = np.full(len(plane), -1), _nearest_parts(centres, self.ends()[0])
+            for k, line in enumerate(corners):
+                index[self.inside(tuple(line.ravel().tolist()))] = k
+            lassos = (";".join(f"{x!r},{y!r}" for x, y in line.tolist()) for line in corners)
+            self._clusters = MapClusters(index, tuple(lassos))
+        return self._clusters
 
     def _key(self) -> str:
         """Changes with the files of features, and with how the map is made."""
@@ -185,6 +223,27 @@ class FeatureMap:
         return np.asarray(near)
 
 
+def _nearest_parts(centres: Floats, box: Box) -> list[Floats]:
+    """The corners of the part of a box that is nearer to each centre than to any other."""
+    parts = []
+    for k, centre in enumerate(centres):
+        line = [(box.left, box.bottom), (box.right, box.bottom), (box.right, box.top), (box.left, box.top)]
+        for other in np.delete(centres, k, axis=0):
+            # Nearer to the centre: x . (other - centre) <= (|other|^2 - |centre|^2) / 2. Corners beyond are cut off.
+            across = other - centre
+            beyond = [float(np.dot(corner, across) - (other @ other - centre @ centre) / 2) for corner in line]
+            cut = []
+            for (a, b), (x, y) in zip(pairwise([beyond[-1], *beyond]), pairwise([line[-1], *line]), strict=True):
+                if (a > 0) != (b > 0):
+                    share = a / (a - b)
+                    cut.append((x[0] + share * (y[0] - x[0]), x[1] + share * (y[1] - x[1])))
+                if b <= 0:
+                    cut.append(y)
+            line = cut
+        parts.append(np.array(line))
+    return parts
+
+
 def _method(n: int) -> str:
     return "UMAP" if n <= UMAP_ROWS and find_spec("umap") is not None else "PCA"
 
@@ -209,14 +268,14 @@ def _projected(values: Any, centre: Floats, axes: Floats) -> Plane:
 
 
 def _read_plane(path: Path, key: str, n: int) -> Plane | None:
-    """The points in a file, where they are of these features; anything else there is not read further."""
+    """The points in a file, where they are of these features; the folder may be someone else's, and hold anything."""
     try:
-        with np.load(path, allow_pickle=False) as saved:
-            plane = saved["plane"]
-            whole = plane.shape == (n, 2) and plane.dtype == np.float32 and not np.isinf(plane).any()
-            return plane if str(saved["key"]) == key and whole else None
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        saved, _ = formats.read_table(path)
+    except InputError:
         return None
+    plane = saved.get("plane", np.zeros(0))
+    whole = plane.shape == (n, 2) and plane.dtype == np.float32 and not np.isinf(plane).any()
+    return plane if str(saved.get("key")) == key and whole else None
 
 
 def _keep_plane(path: Path, key: str, plane: Plane) -> None:

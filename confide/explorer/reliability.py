@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr, bdtrc, ndtr
 
-from confide.checks import InputError
+from confide.explorer.layout import Missing
+from confide.explorer.projection import MapClusters
 from confide.explorer.queries import Query, QueryRunner, SampleDatabase, StageTable
 from confide.explorer.samples import Column
 from confide.metrics.influence import Influence, Spread, mean_interval, spread_of
@@ -319,6 +320,7 @@ def _sure_of(runner: QueryRunner, model: StageTable, rows: Indices, place: Indic
 # Slices whose confidence is wrong beyond chance, each with the filters that show its samples.
 
 FIFTHS = (0.2, 0.4, 0.6, 0.8)
+ON_MAP = Column("lasso", "cluster of the map", "", "lasso")
 NO_SLICE = ("split", "outcome", "label", "confidence", "loss", "suggested", "runner_up", "changes")
 """Columns that make no slices: the label's own, and what confidence itself is judged by."""
 
@@ -329,7 +331,7 @@ class SliceFilter:
 
     filters: Mapping[str, str]
     names: Mapping[str, str | None]
-    """Of the classes among them."""
+    """Of the classes and clusters among them."""
     n: int
     confidence: float
     accuracy: float
@@ -356,13 +358,13 @@ class _Attribute:
     filters: tuple[str, ...]
 
 
-def slice_filters(runner: QueryRunner, query: Query) -> SliceFilters | None:
+def slice_filters(
+    runner: QueryRunner, query: Query, clusters: MapClusters | None = None
+) -> SliceFilters | Missing | None:
     """Slices of the rows in the splits of a query, by `find_slices`; None where nothing can be sliced or judged.
 
-    What looks at the label is left out: a calibrated model too has gaps there.
-
-    Raises:
-        InputError: several rows were drawn as one.
+    What looks at the label is left out: a calibrated model too has gaps there; clusters of the map are looked at where
+    they are known. Missing where several rows were drawn as one.
     """
     from confide.evaluation import find_slices
     from confide.predictions import Predictions
@@ -371,14 +373,15 @@ def slice_filters(runner: QueryRunner, query: Query) -> SliceFilters | None:
     if model is None or not {"confidence", "outcome"} <= set(model.columns):
         return None
     if samples.unit is not None:
-        raise InputError(
-            f"slices count samples drawn one by one, but those of one '{samples.columns[samples.unit].title}' were "
-            "drawn together"
-        )
+        unit = samples.columns[samples.unit].title
+        why = f"They count samples drawn one by one, but those of one '{unit}' were drawn together."
+        return Missing("Slices", why, "")
     hits, sure = (runner.database.codes(model.columns["outcome"]), runner.database.values(model.columns["confidence"]))
     splits = [f.key for f in query.filters if f.key != "split"]
     rows = np.flatnonzero(runner.fits(query, splits) & (hits > 0) & np.isfinite(sure))
     attributes = [a for column in query.columns.values() if (a := _attribute(runner, column, rows)) is not None]
+    if clusters is not None and len(rows) and clusters.index[rows].min() >= 0:
+        attributes.append(_Attribute(ON_MAP, clusters.index[rows], clusters.lassos))
     if not attributes or not len(rows):
         return None
     columns: dict[str, AnyArray] = {f"a{k}": np.array(a.filters)[a.index] for k, a in enumerate(attributes)}
@@ -389,7 +392,13 @@ def slice_filters(runner: QueryRunner, query: Query) -> SliceFilters | None:
         tuple(
             SliceFilter(
                 {column.key: value for column, value in chosen.items()},
-                {column.key: name(int(value)) for column, value in chosen.items() if column.kind == "class" and value},
+                {
+                    column.key: f"cluster {clusters.lassos.index(value) + 1} of the map"
+                    if column is ON_MAP and clusters is not None
+                    else name(int(value))
+                    for column, value in chosen.items()
+                    if column is ON_MAP or (column.kind == "class" and value)
+                },
                 s.n,
                 s.confidence,
                 s.accuracy,

@@ -169,7 +169,15 @@ class Routes:
             watch.cancel()
 
     def slices(self, request: Request) -> Response:
-        result = slice_filters(self.explorer.queries, self.query(request))
+        """Slices of the splits; until the map is computed, whose clusters are among them, only that it is being."""
+        query, clusters = self.query(request), None
+        if self.explorer.map.start() is None:
+            if not self.explorer.map.ready:
+                return json_response({"computing": True})
+            clusters = self.explorer.map.clusters()
+        result = slice_filters(self.explorer.queries, query, clusters)
+        if isinstance(result, Missing):
+            return json_response(_or_missing(result))
         return json_response({"slices": None if result is None else asdict(result)})
 
     def map(self, request: Request) -> Response:

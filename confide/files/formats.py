@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import math
 import os
 import re
 import zipfile
@@ -15,13 +16,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 import yaml
+from numpy.lib.format import MAGIC_PREFIX, read_array_header_1_0, read_array_header_2_0
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
@@ -529,12 +531,30 @@ def _read_npz(path: Path) -> tuple[Columns, dict[str, str]]:
 
 
 def _check_sizes(path: Path) -> None:
-    """Refuse what would unpack to far more than it is, by the sizes it declares; no more than these is ever read."""
+    """Refuse what would unpack to far more than it is, by the sizes it declares; no more than these is ever read.
+
+    Nor may an array declare more than its part holds: the memory for it would be taken before a byte of it is read.
+    """
     with zipfile.ZipFile(path) as archive:
-        size = sum(member.file_size for member in archive.infolist())
-    limit = max(UNPACKED_AT_LEAST, UNPACKED_RATIO * path.stat().st_size)
-    if size > limit:
-        raise ValueError(f"it unpacks to {size:,} bytes, more than the limit of {limit:,}; save it with np.savez")
+        parts = archive.infolist()
+        size = sum(part.file_size for part in parts)
+        limit = max(UNPACKED_AT_LEAST, UNPACKED_RATIO * path.stat().st_size)
+        if size > limit:
+            raise ValueError(f"it unpacks to {size:,} bytes, more than the limit of {limit:,}; save it with np.savez")
+        for part in parts:
+            with archive.open(part) as file:
+                declared = _declared_bytes(file)
+            if declared > part.file_size:
+                raise ValueError(f"{part.filename} declares {declared:,} bytes and holds {part.file_size:,}")
+
+
+def _declared_bytes(file: IO[bytes]) -> int:
+    """How many bytes the header of an array asks for; none where there is no array, or one that is never read."""
+    if file.read(len(MAGIC_PREFIX)) != MAGIC_PREFIX:
+        return 0
+    major = file.read(2)[0]
+    shape, _, dtype = (read_array_header_1_0 if major == 1 else read_array_header_2_0)(file)
+    return 0 if dtype.hasobject else math.prod(shape) * dtype.itemsize
 
 
 def _words_of(metadata: Any) -> dict[str, str]:

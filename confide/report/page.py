@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from confide import __version__
 from confide.files import formats
+from confide.predictions.tables import SAMPLE
 from confide.report.draw import Empty
 from confide.report.sections import SECTIONS
 from confide.report.sections.difficulty import Picture
@@ -97,10 +98,12 @@ def render_report(evaluation: Evaluation) -> str:
         unit=view.unit,
         left_out_note=view.left_out_note,
         stages=[view.when(stage) for stage in (view.before, view.after) if stage],
-        interval_note=" ".join(filter(None, [view.about.interval_note or small_figures, view.weights_note])),
+        interval_note=" ".join(
+            filter(None, [view.about.interval_note or small_figures, view.units_note, view.weights_note])
+        ),
         models_question=_models_question(view),
         no_classes=NO_CLASSES,
-        no_promise=PROMISE_BY_SEED if view.about.seeds and evaluation.operating_points else NO_PROMISE,
+        no_promise=_no_promise(view),
         **sections,
     )
     return page
@@ -211,8 +214,19 @@ def _island(value: Any) -> Markup:
 def _kicker(view: EvaluationView) -> Markup:
     names = view.about.class_names
     classes = f", {count(len(names))} classes" if names else ""
-    what = f"{count(view.n)} {view.split or ''} {view.unit}".replace("  ", " ")
+    what = view.size(view.n, view.split or "")
     return Markup("{}{}, model {}").format(what, classes, code(view.focus))
+
+
+def _no_promise(view: EvaluationView) -> Empty:
+    """Why no threshold is promised."""
+    if view.about.seeds and view.evaluation.operating_points:
+        return PROMISE_BY_SEED
+    if view.about.drawn_as is None:
+        return NO_PROMISE
+    why = f"A promise counts samples that were drawn one by one; of these {view.unit}, several belong to one "
+    command = "confide labels val.parquet --precision 0.9" if view.about.drawn_as == SAMPLE else ""
+    return Empty(NO_PROMISE.title, why + f"{view.about.drawn_as}.", command)
 
 
 def _models_question(view: EvaluationView) -> str:

@@ -219,7 +219,7 @@ def _what_calibration_did(view: EvaluationView, gap: Measurement) -> str:
         return f", and {name} makes it worse, so leave it out."
     after_error, after_gap = view.calibration_error(view.after), view.find("confidence_gap", stage=view.after)
     rows = ComparedRow(view.focus, view.after), ComparedRow(view.focus, view.before)
-    if after_error and _within_chance(after_error) and view.beats("nll", *rows):
+    if after_error and after_error.within_chance and view.beats("nll", *rows):
         return f", and {name} repairs it."
     if after_gap is None:
         return "."
@@ -244,16 +244,19 @@ def _no_direction(view: EvaluationView, gap: Measurement) -> str:
         if error is None or error.p_value is None:
             return f", a gap of {size}; no calibration test was made."
         return f", a gap of {size} that the calibration test does not confirm (p = {p_value(error.p_value)})."
-    if error and error.rejected:
+    if error and error.beyond_chance:
         return " on average, but confidence and accuracy differ at some levels of confidence."
     if abs(gap.value) >= 0.01:
         return (
-            f", but {count(gap.n)} {view.unit} cannot tell that gap from chance: it may be anything from "
-            f"{_ends(gap)} points."
+            f", but {view.size(gap.n)} cannot tell that gap from chance: it may be anything from {_ends(gap)} points."
         )
     if error is None or error.p_value is None:
         return "."
-    return f": well calibrated, as far as {count(gap.n)} {view.unit} can tell."
+    known = f"as far as {view.size(gap.n)} can tell"
+    after = view.calibration_error(view.after) if view.after else None
+    if view.after and after and after.beyond_chance:
+        return f": well calibrated as trained, {known}, but not {view.when(view.after)}."
+    return f": well calibrated, {known}."
 
 
 def _made_worse(view: EvaluationView) -> bool:
@@ -264,10 +267,6 @@ def _made_worse(view: EvaluationView) -> bool:
     rows = ComparedRow(view.focus, view.before), ComparedRow(view.focus, view.after)
     proven = any(view.beats(metric, *rows) for metric in ("nll", "brier", "ece_mass", "ece"))
     return before is not None and after is not None and after.value > before.value and proven
-
-
-def _within_chance(error: Measurement) -> bool:
-    return error.chance_high is not None and error.value < error.chance_high
 
 
 def _error_sentence(view: EvaluationView) -> Markup | None:
@@ -282,7 +281,7 @@ def _error_sentence(view: EvaluationView) -> Markup | None:
     sizes = points(before.value), points(after.value)
     note = view.stage_note(view.focus, view.after)
     how = f"{view.when(view.after)} ({note})" if note else view.when(view.after)
-    if sizes[0] == sizes[1] or (_within_chance(before) and _within_chance(after)):
+    if sizes[0] == sizes[1] or (before.within_chance and after.within_chance):
         # Both are noise: neither rose nor fell.
         words = "The calibration error is {} points {} and {} {}{}."
         return Markup(words).format(sizes[0], view.when(view.before), sizes[1], how, tail)
@@ -383,11 +382,11 @@ def _error_tile(view: EvaluationView) -> Tile | None:
     meaning = "The average gap between confidence and accuracy over bins."
     if error.chance is not None and error.chance_high is not None:
         meaning = (
-            f"A perfectly calibrated model tested on {count(error.n)} {view.unit} shows {points(error.chance)} "
+            f"A perfectly calibrated model tested on {view.size(error.n)} shows {points(error.chance)} "
             f"by chance, up to {points(error.chance_high)} (grey)."
         )
-        inside = error.value <= error.chance_high * (1 + 1e-9)  # of a single sample both are the same number
-        meaning += " What is left cannot be told from chance." if inside else " The error is more than chance explains."
+        within, beyond = " What is left cannot be told from chance.", " The error is more than chance explains."
+        meaning += within if error.within_chance else beyond
     return Tile(
         f"Calibration error {view.when(view.final)}",
         points(error.value),

@@ -10,7 +10,7 @@ from itertools import product
 from typing import Any
 
 from confide.checks import InputError
-from confide.report.words import count, same_scores
+from confide.report.words import count, same_scores, units_words
 from confide.results import LEVEL, About, ComparedRow, Curve, Evaluation, Measurement, MetricInfo, Sample
 
 MOST_DRAWN = 5  # models in one drawing: there are five colours beside grey
@@ -99,6 +99,23 @@ class EvaluationView:
         """What the samples are called: images, texts, samples; weighted ones say so."""
         unit = self.about.unit or "samples"
         return unit if self.about.weighted_by is None else f"weighted {unit}"
+
+    @property
+    def drawn_alone(self) -> bool:
+        """Whether every sample was drawn by itself and counts as much as any other."""
+        return self.about.drawn_as is None and self.about.weighted_by is None
+
+    def size(self, n: float, split: str = "") -> str:
+        """So many samples, and what they were drawn as: `14,400 pixels of 60 images`."""
+        of = "" if self.about.drawn_as is None or self.about.runs else f"of {units_words(self.about)}"
+        return " ".join(filter(None, [count(n), split, self.unit, of]))
+
+    @property
+    def units_note(self) -> str:
+        """A sentence on samples that were drawn several as one."""
+        if self.about.drawn_as is None or self.about.runs:
+            return ""
+        return f"Intervals, tests and chance levels count {units_words(self.about)}, not {self.unit}."
 
     @property
     def weights_note(self) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from decimal import ROUND_HALF_UP, Decimal
 
 from markupsafe import Markup
 
-from confide.results import PLAIN_SCORES, Comparison, Measurement, MetricInfo
+from confide.predictions.tables import IMAGE, ROW_WORDS
+from confide.results import PLAIN_SCORES, About, Comparison, Measurement, MetricInfo
 
 THIN = "\u202f"  # narrow no-break space, before a per cent sign
 MINUS = "\u2212"
@@ -16,7 +18,9 @@ def fixed(value: float, digits: int, sign: bool = False) -> str:
     """Number with so many decimals, comma in thousands, true minus; a dash where there is none."""
     if value is None or not math.isfinite(value):
         return "–"
-    text = f"{abs(value):,.{digits}f}"
+    # As the pages' scripts: 1 - 0.7275 and 0.2725 are the same number, and a half is rounded up.
+    exact = Decimal(round(abs(float(value)), 9)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
+    text = f"{exact:,f}"
     negative = value < 0 and float(text.replace(",", "")) != 0
     return (MINUS if negative else "+" if sign and value > 0 else "") + text
 
@@ -129,6 +133,13 @@ def share_words(share: float, unit: str) -> str:
     names = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six", 7: "seven", 8: "eight", 9: "nine", 10: "ten"}
     near = abs(share * whole - 1) < 0.05
     return f"one in {names[whole]} {unit}" if near and whole in names else f"{percent(share, 1)} of the {unit}"
+
+
+def units_words(about: About) -> str:
+    """What several samples were drawn as, with their number: `60 images`, `40 units ('patient')`."""
+    word = about.drawn_as or ""
+    name = f"{word}s" if word in (IMAGE, *ROW_WORDS) else f"units ('{word}')"
+    return name if about.units is None else f"{count(about.units)} {name}"
 
 
 def score_name(score: str) -> str:

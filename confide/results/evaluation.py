@@ -60,6 +60,8 @@ class About:
     unit: str | None = None  # what the samples are called: "images"
     weighted_by: str | None = None  # the column of the samples' weights, where these differ
     effective_samples: float | None = None  # how many samples of equal weight they are worth
+    drawn_as: str | None = None  # what several samples were drawn as: "image"
+    units: int | None = None  # how many of those there are
     seed: int | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)  # a metric, or a section of the report -> why

@@ -150,6 +150,17 @@ class Measurement:
         """Whether the test "this model is perfectly calibrated" rejects it."""
         return self.p_value is not None and self.p_value < LEVEL
 
+    @property
+    def beyond_chance(self) -> bool:
+        """Whether a perfectly calibrated model would show such an error in less than 5 % of cases."""
+        above = self.chance_high is not None and self.value > self.chance_high * (1 + 1e-9)
+        return self.rejected or above
+
+    @property
+    def within_chance(self) -> bool:
+        """Whether it is known what chance would show, and the error is no larger."""
+        return (self.p_value is not None or self.chance_high is not None) and not self.beyond_chance
+
     def _bounds(self) -> tuple[float, float]:
         if self.bounds is not None:
             return self.bounds

@@ -108,3 +108,10 @@ def test_what_a_confidence_does_not_allow_is_refused_in_one_line():
         of_classes(pairs(50))
     with pytest.raises(InputError, match="moves confidences and has no module"):
         fitted.module()
+
+
+def test_a_map_of_the_confidence_in_an_answer_keeps_the_answer():
+    fitted = calibrators.fit("beta", pairs(400))
+    assert fitted.keeps_argmax
+    # Of wrong and right, which the map inside takes for classes, either may become the likelier.
+    assert not fitted.inner.keeps_argmax

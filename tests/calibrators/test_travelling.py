@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import product
 
 import numpy as np
@@ -97,3 +98,19 @@ def test_without_clean_samples_it_is_refused_and_without_shifts_it_says_so():
         calibrators.fit("travelling", VAL.take(np.arange(1000, 2000)), features=ROWS[1000:2000], fitted=TRAIN)
     alone = calibrators.fit("travelling", VAL.take(np.arange(1000)), features=ROWS[:1000], fitted=TRAIN)
     assert any("fewer than two shifts" in note for note in alone.notes)
+
+
+def test_shares_of_the_classes_go_by_how_sure_each_is_not_by_how_many_it_has(monkeypatch):
+    logits, labels, rows = batch(0.4, 7)
+    kept = np.sort(np.concatenate([np.flatnonzero(labels == k)[: (30, 200, 90)[k]] for k in range(3)]))
+    logits, labels, rows = logits[kept], labels[kept], rows[kept]
+    logits *= np.array([1.5, 0.5, 1.0])[labels][:, None]  # the rarest class is the surest, the largest the least sure
+    given: list[torch.Tensor] = []
+    travelling = sys.modules["confide.calibrators.travelling"]
+    statistics = travelling.batch_statistics
+    monkeypatch.setattr(travelling, "batch_statistics", lambda *own: given.append(own[-1].clone()) or statistics(*own))
+    monkeypatch.setattr(travelling, "uneven_shares", lambda n, draw, counter: np.array([1.0, 2.0, 3.0]))
+    val = Predictions(logits, labels, split="val").with_column("shift", np.full(len(labels), ""))
+    calibrators.fit("travelling", val, features=rows, fitted=TRAIN)
+    uneven = next(weight for weight in given if len(weight.unique()) > 1)
+    assert uneven.tolist() == [(3.0, 1.0, 2.0)[k] for k in labels]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,15 +20,16 @@ from confide.difficulty.label_errors import _right, _TailFits
 from confide.difficulty.training_logs import as_log
 from confide.evaluation.ood import _histogram
 from confide.evaluation.shift import Subject, shift_words
-from confide.metrics.calibration import LARGEST_GRID, POINTS_PER_WIDTH, SMALLEST_GRID, grid_for
-from confide.metrics.view import Design
+from confide.metrics.calibration import LARGEST_GRID, POINTS_PER_WIDTH, SMALLEST_GRID, grid_for, smooth_chance
+from confide.metrics.view import Design, MetricSamples, View
+from confide.models.preparation import input_shape
 from confide.numerics import binomial
-from confide.numerics.minimise import lbfgs
+from confide.numerics.minimise import lbfgs, truncated_newton
 from confide.predictions import Predictions
 from confide.random import noisy_labels
 from confide.report.draw import tick_text
 from confide.results import OperatingPoint
-from confide.trust.combined import shared_samples
+from confide.trust.combined import fact_names, shared_samples
 
 SIXTY = Predictions(3 * torch.eye(3)[torch.arange(60) % 3] + torch.linspace(0, 1, 60)[:, None], torch.arange(60) % 3)
 
@@ -346,3 +348,47 @@ def test_searches_over_as_many_logits_as_fit_are_in_float64(rows, dtype, monkeyp
     logits = torch.eye(3)[torch.arange(rows) % 3]
     assert ScaledRows(logits, torch.arange(rows) % 3).dtype == dtype
     assert ScaledRows(logits.double(), torch.arange(rows) % 3).dtype == torch.float64
+
+
+def test_a_search_that_cannot_fall_ends_where_it_is():
+    rises = {"tolerance": 1e-9, "change": 0.0}
+
+    def wrong(at: torch.Tensor) -> tuple[float, torch.Tensor]:
+        return float(at.sum()), -torch.ones(2, dtype=torch.float64)
+
+    found = lbfgs(wrong, 2, iterations=50, idle=3, memory=5, **rises)
+    assert (found.at.tolist(), found.steepest, found.converged) == ([0.0, 0.0], 1.0, True)
+    function = SimpleNamespace(measure=wrong, product=lambda direction: direction, inverse=lambda: lambda slope: slope)
+    found = truncated_newton(function, torch.zeros(2, dtype=torch.float64), iterations=50, **rises)
+    assert (found.at.tolist(), found.steepest, found.converged) == ([0.0, 0.0], 1.0, True)
+
+
+def test_chance_of_a_smooth_error_is_one_number_however_it_is_drawn(monkeypatch):
+    view = View(MetricSamples(SIXTY))
+    single = smooth_chance(view, 100, np.random.default_rng(0))
+    monkeypatch.setattr("confide.metrics.calibration.SINGLE_DRAWS", 59)
+    many = smooth_chance(view, 100, np.random.default_rng(0))
+    assert not np.array_equal(single, many)
+    assert many.mean() == pytest.approx(single.mean(), rel=0.15)
+
+
+def test_the_shape_of_inputs_that_are_no_array_is_that_of_the_first():
+    class Listed:
+        def __init__(self, rows: np.ndarray) -> None:
+            self.rows = rows
+
+        def __len__(self) -> int:
+            return len(self.rows)
+
+        def __getitem__(self, places: Any) -> np.ndarray:
+            return self.rows[places]
+
+    rows = np.zeros((4, 3, 5, 6))
+    assert [input_shape(SimpleNamespace(inputs=own)) for own in (rows, Listed(rows))] == [(3, 5, 6)] * 2
+
+
+def test_of_confidences_alone_one_fact_is_known_and_of_probabilities_all_but_the_energy():
+    pairs = Predictions.from_pairs([1, 0, 1], [0.5, 0.6, 0.9])
+    probs = Predictions.from_probs(SIXTY.probabilities(), SIXTY.labels)
+    assert [len(fact_names(own)) for own in (pairs, probs, SIXTY)] == [1, 3, 4]
+    assert fact_names(SIXTY)[3] == "energy"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 from typing import Any
 
@@ -229,6 +230,19 @@ def test_class_weights_multiply_each_sample_and_divide_the_mean(word: str) -> No
     torch.testing.assert_close(light, mean)
     with pytest.raises(InputError, match="class_weights must be 5 numbers"):
         values(word, {}, logits, labels, class_weights=[1.0, 2.0])
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_a_loss_as_a_function_takes_the_batch_its_needs_its_options_and_what_all_share(word: str) -> None:
+    parameters = inspect.signature(getattr(losses, word)).parameters
+    first, last = list(parameters)[:2], list(parameters)[-2:]
+    assert (first, last) == (["logits", "labels"], ["class_weights", "ignore_index"])
+    assert [p.kind.name for p in parameters.values()][2:] == ["KEYWORD_ONLY"] * (len(parameters) - 2)
+    options = losses.LOSSES.get(word).options
+    assert set(list(parameters)[2:-2]) == {*options, *needs_of(word, 12)}
+    assert {name: parameters[name].default for name in options} == dict(options)
+    with pytest.raises(OptionError, match="takes these options by position"):
+        getattr(losses, word)(*batch(), *([0] * (len(options) + 1)))
 
 
 @pytest.mark.parametrize("word", SOFT)

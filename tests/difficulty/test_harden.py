@@ -42,7 +42,7 @@ def test_near_duplicates_make_room_for_the_next(scores):
 
 
 def test_distinct_rows_across_chunks(monkeypatch):
-    monkeypatch.setitem(distinct_rows.__globals__, "CHUNK", 3)
+    monkeypatch.setitem(distinct_rows.__globals__, "COMPARED_ROWS", 4)
     rows = np.repeat(np.eye(5), 3, axis=0)
     assert distinct_rows(rows, np.arange(15), 10, 0.9).tolist() == [0, 3, 6, 9, 12]
 

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,16 +10,21 @@ from confide import Predictions, difficulty
 from confide.checks import InputError
 from confide.difficulty.label_errors import (
     AMBIGUOUS,
+    ATYPICAL,
     BINS,
+    FEW_SUSPECTS,
     FINENESS,
     OUTLIER,
+    PAIR_GROUPS,
     TAIL_POWERS,
     _fit_floor,
     _listed,
     _log_deviation,
+    _PairCounts,
     _picture_flags,
     _pixels,
     _statistics,
+    _Suspects,
     _TailFits,
     label_fit,
     quality_flags,
@@ -415,3 +421,76 @@ def test_pictures_of_any_layout_have_their_colours_first():
     for other in (np.zeros((4, 5)), np.zeros(5, dtype=np.uint8), np.zeros((1, 2, 3, 4), dtype=np.uint8)):
         assert _pixels(other) is None
     assert quality_flags(["a1", "a", " ?b "], 3).tolist() == ["", "empty", "empty"]
+
+
+def counted(part, groups, size=60):
+    """Suspects of a tail above a floor of .03: near their class (part 0) or not, by groups of pairs."""
+    draw, bins = np.random.default_rng(0), np.arange(60)
+    pairs = np.round(size * np.exp(-bins / 25)).astype(np.int64)
+    labels = draw.binomial(pairs, 0.03 + 0.3 * np.exp(-0.5 * bins))
+    found = _PairCounts(np.zeros((2, 2)), np.zeros(4))
+    for group in range(groups):
+        found.counts[part, group, :60] = pairs // groups + (group < pairs % groups)
+    margin = np.repeat(np.expm1((bins + 0.5) / FINENESS), labels)
+    rows = np.arange(len(margin))
+    found.disagreeing = len(margin)
+    return found, _Suspects(rows, rows % groups, np.full(len(margin), part == 0), margin)
+
+
+@pytest.mark.parametrize(("size", "groups"), [(60, 1), (60, 3), (200, 1), (200, 3)])
+def test_a_few_suspects_share_one_tail_and_those_far_from_their_class_the_law_of_the_others(size, groups):
+    near, far = (counted(part, groups, size) for part in (0, 1))
+    n = 20 * len(near[1].rows)
+    chances, deviations, images = near[0].false_chances(np.zeros(n), near[1], replace(near[1]))
+    assert 0.4 < chances[near[1].rows].mean() < 0.6
+    assert (deviations[near[1].rows] > 0).all()
+    np.testing.assert_array_equal(images, chances)  # each takes itself for its mirror image
+    others = far[0].false_chances(np.zeros(n), far[1], replace(far[1]))
+    for mine, own in zip(others, (chances, deviations, images), strict=True):
+        np.testing.assert_array_equal(mine, own)
+    if len(near[1].rows) < FEW_SUSPECTS:
+        alone = counted(0, 1, size)
+        np.testing.assert_array_equal(alone[0].false_chances(np.zeros(n), alone[1], None)[0], chances)
+
+
+def test_features_that_miss_most_labels_have_no_word_against_one():
+    found, suspects = counted(0, 1)
+    n = 2 * found.disagreeing
+    assert (found.false_chances(np.zeros(n), suspects, None)[0] < 1).any()
+    found.disagreeing += 1
+    assert (found.false_chances(np.zeros(n), suspects, None)[0] == 1).all()
+
+
+def test_pairs_are_counted_by_group_margin_and_distance_of_every_usable_sample():
+    draw = np.random.default_rng(0)
+    margins, deviation = draw.random((4, 4)) + 0.1, draw.choice([-1.0, 0.0, 0.1, ATYPICAL, ATYPICAL + 0.1], 50)
+    table, labels = np.log(draw.dirichlet(np.full(4, 0.1), 50)), draw.integers(0, 4, 50)
+    found = _PairCounts(margins, deviation)
+    for rows in (slice(0, 20), slice(20, 50)):
+        found.add(torch.from_numpy(table[rows]), labels[rows])
+    cuts = np.quantile(margins, np.arange(1, PAIR_GROUPS) / PAIR_GROUPS)
+    expected = np.zeros_like(found.counts)
+    for row in np.flatnonzero(deviation <= ATYPICAL):
+        top = table[row].argmax()
+        for other in set(range(4)) - {top}:
+            place = min(int(FINENESS * np.log1p(table[row, top] - table[row, other])), BINS - 1)
+            expected[int(deviation[row] > 0), int((margins[top, other] > cuts).sum()), place] += 1
+    np.testing.assert_array_equal(found.counts, expected)
+    assert found.disagreeing == (table.argmax(axis=1) != labels).sum()
+    suspects = found.suspects(labels, np.arange(50.0), table.argmax(axis=1), deviation)
+    rows = np.flatnonzero((table.argmax(axis=1) != labels) & (deviation <= ATYPICAL))
+    assert suspects.rows.tolist() == suspects.margin.astype(int).tolist() == rows.tolist()
+    assert suspects.typical.tolist() == (deviation[rows] <= 0).tolist()
+
+
+def test_hard_are_the_scores_above_the_quantile_itself(noisy):
+    rows, labels, _ = noisy
+    values = np.arange(1001) % 1000 / 1000
+    scores = Scores(np.arange(1000), values[:1000], "drawn")
+    plain = difficulty.verdicts(rows, labels, scores=scores, hardest=0.0)
+    none = difficulty.verdicts(rows, labels)
+    np.testing.assert_array_equal(plain.verdict, none.verdict)  # nothing lies above the largest
+    half = difficulty.verdicts(rows, labels, scores=scores, hardest=0.5).verdict
+    changed = np.flatnonzero(half != none.verdict)
+    assert set(half[changed]) == {"hard"}
+    assert changed.min() == 500

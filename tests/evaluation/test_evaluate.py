@@ -114,8 +114,30 @@ def test_the_curve_without_bins_lies_in_its_band_at_95_of_100_points_of_a_calibr
     sure = rng.uniform(0.5, 0.9, 100_000)
     samples = MetricSamples(confide.Predictions.from_pairs(rng.random(100_000) < sure - 0.1, sure))
     columns = smooth_reliability(View(samples), True).columns
-    assert min(columns["confidence"]) > 0.4
+    assert min(columns["confidence"]) == 0.5  # and none where no sample lies
+    assert max(columns["confidence"]) == 0.9
     assert np.allclose(np.subtract(columns["confidence"], columns["accuracy"]), 0.1, atol=0.03)
+
+
+def test_the_band_without_bins_counts_what_was_drawn_as_one():
+    """Sixty images whose pixels are right or wrong by blocks, from calibrated probabilities."""
+    from confide.evaluation.curves import smooth_reliability
+    from confide.metrics.view import Design, MetricSamples, View
+
+    rng, inside, apart, points = np.random.default_rng(6), 0, 0, 0
+    for _ in range(40):
+        sure = rng.beta(4, 1, (60, 16))
+        right = rng.random(sure.shape) < sure
+        block = [values.repeat(16, axis=1).reshape(-1) for values in (right, sure)]
+        predictions = confide.Predictions.from_pairs(*block)
+        for clusters in (np.arange(60).repeat(256), None):
+            view = View(MetricSamples(predictions, design=Design(clusters=clusters)))
+            curve = {k: np.array(v) for k, v in smooth_reliability(view, True).columns.items()}
+            held = int(((curve["band_low"] <= curve["accuracy"]) & (curve["accuracy"] <= curve["band_high"])).sum())
+            inside, apart = (inside, apart + held) if clusters is None else (inside + held, apart)
+            points += 0 if clusters is None else len(curve["accuracy"])
+    assert 0.91 <= inside / points <= 0.98
+    assert apart / points < 0.7
 
 
 def test_curves_have_the_columns_that_the_report_draws(evaluation):

@@ -13,9 +13,12 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from PIL import Image
@@ -463,3 +466,26 @@ def test_a_file_that_was_written_anew_meanwhile_is_matched_by_its_ids(tmp_path):
     assert samples.places_in(split, PredictionsFile(file, split)).to_pylist() == [1, 2, 0]
     table = model_table(layout, samples, next(iter(layout.predictions)), "raw")
     assert table.column("hit").to_pylist() == [True, True, False]
+
+
+@pytest.mark.parametrize(("most", "kind"), [(3, "category"), (2, "text")])
+def test_a_column_of_more_words_than_a_list_holds_is_searched(serve, run_folder, tmp_path, monkeypatch, most, kind):
+    monkeypatch.setattr("confide.explorer.samples.MAX_CATEGORIES", most)
+    ids = np.array(["test-004", "test-007", "test-009", "test-010"])
+    words = np.array(["Rainy day", "sunny", "fog", "fog"])
+    formats.write_table(tmp_path / "more.csv", {"id": ids, "weather": words})
+    client = serve(run_folder, columns=str(tmp_path / "more.csv"))
+    (column,) = (c for c in client.get("about")["columns"] if c["key"] == "c.weather")
+    assert column["kind"] == kind
+    assert client.get("find", **{"c.weather": "fog"})["count"] == 2
+    assert client.get("find", **{"c.weather": "rainY" if kind == "text" else "Rainy day"})["count"] == 1
+
+
+def test_neighbours_of_a_split_that_is_not_shown_have_no_row():
+    from confide.explorer.details import SampleFeatures
+
+    samples = SimpleNamespace(ids={"test": pa.array(["a", "b", "c"])}, starts={"test": 7})
+    rows_here = partial(SampleFeatures._rows_here, SimpleNamespace(samples=samples))
+    assert rows_here("train", None, ["a"], [3]) == [None]
+    assert rows_here("test", None, ["a", "b"], [3, 0]) == [10, 7]
+    assert rows_here("test", pa.array([0]), ["c", "x", "a"], [0, 1, 2]) == [9, None, 7]

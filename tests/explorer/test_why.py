@@ -12,6 +12,7 @@ from html import unescape
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 pytest.importorskip("duckdb", reason="duckdb is not installed (extra: explore)")
 
@@ -79,9 +80,7 @@ def test_the_gap_of_pixels_counts_images_and_slices_of_them_are_refused(serve, t
     assert found["high"] - found["low"] > 4 * (apart.high - apart.low)
     one = client.get("reliability", **{"c.image": "3..3"})["reliability"]
     assert (one["low"], one["high"], one["verdict"]) == (-1.0, 1.0, "chance")
-    status, _, content = client.send("GET", "/api/slices")
-    assert status == 400
-    assert b"slices count samples drawn one by one" in content
+    assert "They count samples drawn one by one" in client.get("slices")["missing"]["why"]
 
 
 def test_calibrated_images_are_called_wrong_in_five_per_cent_of_draws_at_most():
@@ -130,6 +129,59 @@ def test_a_planted_slice_is_found_and_is_a_filter(serve, tmp_path):
     assert client.get("reliability", **found[0]["filters"])["reliability"]["verdict"] == "over"
 
 
+def test_a_planted_cluster_of_features_is_found_and_its_lasso_holds_its_samples(serve, tmp_path):
+    rng = np.random.default_rng(0)
+    far, sure = rng.random(4000) < 0.15, rng.uniform(0.7, 1.0, 4000)
+    right = rng.random(4000) < sure - 0.3 * far
+    ids = np.array([f"s{k}" for k in range(4000)])
+    Predictions.from_pairs(right, sure, ids=ids).save(tmp_path / "p.parquet")
+    values = rng.normal(size=(4000, 5)) + 12 * far[:, None]
+    Features(values.astype(np.float32), np.zeros(len(ids), np.int64), ids, "made").save(tmp_path / "features.npz")
+    client = serve(tmp_path / "p.parquet", features=tmp_path / "features.npz")
+    while (found := client.get("slices")).get("computing"):
+        pass
+    assert "cluster of the map" in found["slices"]["attributes"]
+    assert found["slices"]["slices"]
+    members = set()
+    for s in found["slices"]["slices"]:
+        assert re.fullmatch(r"cluster \d+ of the map", s["names"]["lasso"])
+        rows = client.get("rows", **{**s["filters"], "from": 0, "count": 240})
+        assert client.get("reliability", **s["filters"])["reliability"]["verdict"] == "over"
+        members |= {cell["id"] for cell in rows["cells"]}
+    assert members <= set(ids[far])
+
+
+def test_clusters_of_the_map_share_out_all_samples():
+    from confide.explorer.projection import Box, _nearest_parts
+
+    rng = np.random.default_rng(1)
+    corners = _nearest_parts(rng.normal(size=(12, 2)), Box(-4.0, 4.0, -3.0, 3.0))
+    areas = [0.5 * abs(x @ np.roll(y, 1) - y @ np.roll(x, 1)) for x, y in (line.T for line in corners)]
+    assert sum(areas) == pytest.approx(48)
+
+
+def test_a_map_that_cannot_be_computed_says_why_and_slices_go_on_without_it(serve, tmp_path, monkeypatch):
+    from confide.explorer.projection import FeatureMap
+
+    def fails(self, method):
+        raise ValueError("no two directions")
+
+    monkeypatch.setattr(FeatureMap, "_compute", fails)
+    rng = np.random.default_rng(0)
+    ids = np.array([f"s{k}" for k in range(400)])
+    sure = rng.uniform(0.7, 1.0, 400)
+    light = rng.choice(["day", "night"], 400)
+    Predictions.from_pairs(rng.random(400) < sure, sure, ids=ids, light=light).save(tmp_path / "p.parquet")
+    Features(rng.normal(size=(400, 5)).astype(np.float32), np.zeros(len(ids), np.int64), ids, "made").save(
+        tmp_path / "features.npz"
+    )
+    client = serve(tmp_path / "p.parquet", features=tmp_path / "features.npz")
+    while (seen := client.get("map")).get("computing"):
+        pass
+    assert seen["missing"]["why"] == "It could not be computed: no two directions."
+    assert client.get("slices")["slices"]["attributes"] == ["light"]
+
+
 def test_two_models_are_compared_on_confidence(client):
     found = client.get("compare", split="test", with_="other-loss", stage="raw", cell=["rw", "wr"])
     gap, first = found["gap"], client.get("reliability", split="test", stage="raw")["reliability"]
@@ -161,6 +213,16 @@ def test_the_map_is_kept_and_a_lasso_on_it_is_a_filter(client, serve, run_folder
     while again.get("map").get("computing"):
         pass
     assert (run_folder / "map.npz").read_bytes()[:4] == kept[:4]
+
+
+def test_a_map_of_someone_else_that_unpacks_to_far_more_than_it_is_is_not_read(tmp_path, monkeypatch):
+    from confide.explorer.projection import _read_plane
+
+    plane = np.zeros((50_000, 2), dtype=np.float32)
+    np.savez_compressed(tmp_path / "map.npz", plane=plane, key=np.array("key"))
+    assert _read_plane(tmp_path / "map.npz", "key", len(plane)) is not None
+    monkeypatch.setattr("confide.files.formats.UNPACKED_AT_LEAST", 1 << 16)
+    assert _read_plane(tmp_path / "map.npz", "key", len(plane)) is None
 
 
 def test_the_whole_map_holds_a_stray_sample_and_the_first_view_does_not_shrink_for_it(serve, run_folder):
@@ -354,3 +416,18 @@ def test_bins_of_the_report_open_as_many_samples_as_they_hold(serve, run_folder)
     assert len(held) > 60
     assert max(held.values()) < len(said)
     assert opened == held
+
+
+def test_two_models_on_rows_drawn_together_are_compared_unit_by_unit():
+    from confide.explorer.comparison import _unit_test
+
+    units = np.repeat(np.arange(6), 2)
+    first = np.array([1, 1, 0, 1, 1, 0, 1, 1, 0, 0, 1, 0], dtype=bool)
+    second = first.copy()
+    assert _unit_test([first, second], units) is None
+    second[[2, 7, 8, 9]] = ~second[[2, 7, 8, 9]]
+    means = (second.astype(float) - first).reshape(6, 2).mean(axis=1)
+    assert _unit_test([first, second], units) == pytest.approx(stats.ttest_1samp(means, 0).pvalue)
+    assert _unit_test([first, second], np.zeros(12, dtype=int)) == 1.0
+    even = np.tile([True, False], 6)
+    assert _unit_test([even, ~even], units) == 1.0  # every unit says the same: no mean, no spread

@@ -1,5 +1,7 @@
 import json
 import os
+import zipfile
+from io import BytesIO
 
 import numpy as np
 import pytest
@@ -88,6 +90,21 @@ def test_an_npz_that_unpacks_to_far_more_than_it_is_is_refused_before_it_does(tm
     np.savez_compressed(tmp_path / "zeros.npz", logits=np.zeros((1000, 1000)))
     with pytest.raises(InputError, match="it unpacks to 8,000,"):
         formats.read_table(tmp_path / "zeros.npz")
+
+
+def test_an_array_that_declares_more_than_it_holds_takes_no_memory(tmp_path):
+    def write(shape: tuple[int, ...]) -> None:
+        header = BytesIO()
+        np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": shape})
+        with zipfile.ZipFile(tmp_path / "rows.npz", "w") as archive:
+            archive.writestr("logits.npy", header.getvalue() + np.arange(12.0).tobytes())
+
+    # The part holds 224 bytes: its header and twelve numbers.
+    write((4, 3))
+    assert formats.read_table(tmp_path / "rows.npz")[0]["logits"].tolist() == np.arange(12.0).reshape(4, 3).tolist()
+    write((10**12, 3))
+    with pytest.raises(InputError, match=r"logits\.npy declares 24,000,000,000,000 bytes and holds 224"):
+        formats.read_table(tmp_path / "rows.npz")
 
 
 @pytest.mark.parametrize(

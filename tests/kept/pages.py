@@ -23,10 +23,10 @@ import confide
 from confide import monitor, trust
 from confide.cli.monitor import watch_text
 from confide.predictions import Predictions
-from confide.report import render_report, section_drawings, verdict_sentence
-from confide.report.sections import SECTIONS
-from confide.results import Curve, Measurement
-from tests.kept.entries import NAMES, N, _or_line, by_unit, features, labels, predictions, visible, weighted
+from confide.report import draw, render_report, section_drawings, verdict_sentence, words
+from confide.report.sections import SECTIONS, coverage, difficulty, provenance, reliability, shift, training
+from confide.results import ComparedRow, Comparison, Curve, Evaluation, Measurement
+from tests.kept.entries import NAMES, N, _or_line, brief, by_unit, features, labels, predictions, visible, weighted
 from tests.report.conftest import make_evaluation
 
 
@@ -35,6 +35,7 @@ def page_entries() -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "few", lambda: visible(_page_of(40))
     yield "marks of the whole", lambda: _whole(_marks(_page_of(400)))
     yield "drawings of the whole", lambda: _rough(_page_of(400))
+    yield "data of the whole", lambda: _island(_page_of(400))
     for name, make in _pages().items():
         yield name, lambda make=make: _told_beside(_page_of(40), make)
     for k in range(ODD_PAGES):
@@ -42,6 +43,8 @@ def page_entries() -> Iterator[tuple[str, Callable[[], Any]]]:
     for section in SECTIONS:
         yield f"standing alone: {section.id}", partial(_standing, section.id)
     yield "captions", lambda: _captions(make_evaluation(400, pictures=False))
+    yield "texts", _texts
+    yield "findings", _findings
 
 
 @cache
@@ -62,6 +65,12 @@ def _marks(page: str) -> Any:
         "values": [value[2] for value in _values(body)],
         "marks": _values(body),
     }
+
+
+def _island(page: str) -> Any:
+    """What a page holds for its own script and for who reads its numbers."""
+    held = re.search(r'(?s)<script type="application/json" id="data">(.*?)</script>', page)
+    return brief(json.loads(held[1])) if held else None
 
 
 def _whole(marks: Any) -> Any:
@@ -119,11 +128,11 @@ def _outside(page: str) -> list[str]:
 
 
 def _rough(page: str) -> list[Any]:
-    """Where the marks of every drawing lie, in hundredths of its sides: least, mean and most."""
+    """Where the marks of every drawing lie, in thousandths of its sides: least, mean and most."""
     return [
         {
             kind: [
-                round(100 * number / side)
+                round(1000 * number / side)
                 for side, own in zip((width, height), zip(*corners, strict=True), strict=True)
                 for number in (min(own), sum(own) / len(own), max(own))
             ]
@@ -170,6 +179,7 @@ def _told_beside(usual: str, make: Callable[[], Any], whole: bool = True) -> Any
         "drawn": _sums_of_places(page),
         "digits": dict(sorted(Counter(c for c in "".join((*words, *own["values"])) if c.isdigit()).items())),
         "opened": "\n".join(sorted({v[3] for v in own["marks"] if v[3:]})[::9]),
+        "read": {name: value for name, value in _island(page).items() if name != "evaluation"},
     }
 
 
@@ -356,6 +366,149 @@ def _odd_about(about: Any, draws: random.Random) -> Any:
 
 def _captions(evaluation: Any) -> Any:
     return [verdict_sentence(evaluation), repr(evaluation)]
+
+
+def _texts() -> Any:
+    """What numbers are called, exactly where they turn from one form into another and just before."""
+    info = Evaluation((Measurement("ece", 0.2, 9), Measurement("nll", 0.2, 9))).info
+    near = (0.0, 0.0005, 0.00099999, 0.001, 0.0499, 0.05, 0.0999, 0.1, 0.95, 0.99999, 1.0)
+    large = (-1234.5, -10.0, -9.96, -1.0, -0.996, -0.04, 0.0, 0.04, 0.996, 1.0, 9.96, 10.0, 1234.5, math.nan, math.inf)
+    axes = ((0.0, 1.0), (0.0, 0.25, 0.5), (-2.0, 0.0, 2.0), (0.0, 0.1, 0.2), (0.0, 2.5, 5.0), (0.0, 1000.0), (3.0,))
+    ends = ((0.03, 0.92), (0.0, 1.0), (0.5, 0.5), (0.0, 0.0), (-1.0, 1.0), (-0.2, -0.1), (0.0, 6.0), (0.0, 6.01))
+    gaps = (
+        (0.03, 0.022, 0.038),
+        (0.03, 0.022, 0.0391),
+        (-0.03, -0.038, -0.022),
+        (0.03, 0.0221, 0.038),
+        (0.0, 0.0, 0.0),
+    )
+    return {
+        "fixed": [words.fixed(v, d, s) for v in large for d, s in ((0, False), (1, True), (2, False))],
+        "percent": [words.percent(v, d) for v in near for d in (0, 1)],
+        "points": [words.points(v, sign=True) for v in (*near, -0.0004, -0.0005, -0.05)],
+        "count": [words.count(v) for v in (0, 0.5, 1.5, 999.6, 1e6)],
+        "p": [words.p_value(v) for v in (*near, None, math.nan)],
+        "plus": [words.plus_minus(*own) for own in (*gaps, (0.03, math.nan, 0.1))],
+        "between": [f(*own[1:], 1, 100) for f in (words.between, words.from_to) for own in (*gaps, (0, math.nan, 1.0))],
+        "shares": [
+            words.share_words(v, "images") for v in (0, *(1 / k for k in range(1, 13)), 0.3, 0.35, 0.48, 0.4761, 0.5262)
+        ],
+        "units": [f(info(word), 0.0125) for word in ("ece", "nll") for f in (words.shown, words.with_unit)],
+        "capital": [words.unit_word(info(word)) for word in ("ece", "nll")],
+        "within": [words.within(title) for title in ("Accuracy", "ECE", "Brier score", "A", "", "aUROC")],
+        "scores": [[words.score_name(s), words.same_scores(s)] for s in ("msp", "trust:knn", "entropy", "confidence")],
+        "short": [
+            words.shorten("difficulty entropy", w, s)
+            for w, s in ((80, 12), (0, 12), (114.48, 12), (114.4, 12), (60, 6))
+        ],
+        "ticks": {f"{own} {most}": draw.ticks(*own, most) for own in (*ends, (0, math.nan)) for most in (4, 6)},
+        "tick": [draw.tick_text(v, own, sign) for own in axes for v in own for sign in (False, True)],
+        "percents": [draw.percent_tick(v, last) for v, last in ((0, 1), (0.5, 1), (1, 1), (0.5, 0.5))],
+        "ranges": [draw.bin_range(0.25, 0.5, closed) for closed in ("both", "left", "right")],
+        "accepted": [draw.confidence_range(v, accepted) for v in (0.0, 0.5, 1.0) for accepted in (True, False)],
+        "query": draw.explorer_query({"a": "x y", "b": None, "c": "", "d": "1..2"}),
+        "places": [draw.coordinate(v) for v in (0.04, 0.05, 1.0, 12.34, math.nan)],
+        "scale": [draw.Scale(1, 3, 10, 50)(v) for v in (1, 2, 3, 4)]
+        + [draw.Scale(1, 3, 10, 50).clip(v) for v in (0, 2, 4)],
+        "level": draw.Scale(2, 2, 10, 50)(2),
+        "difficulty": [difficulty.difficulty_text(v) for v in (*large, None)],
+        "parts": [difficulty._part(k) for k in range(1, 12)],
+        "rates": [difficulty._rate(v) for v in near],
+        "groups": [difficulty._group_names(k) for k in (1, 2, 3, 10, 11, 12)],
+        "shades": [difficulty._shade([(0, 1), (1, 2), (2, 3)][:k], v) for k in range(4) for v in (0, 1, 1.5, 2, 3)],
+        "colours": [str(shift._colour_step(v)) for v in (0, -0.0, 1.9, 2, -2, 8, -8, 15.9, 16, -16, 99)],
+        "severities": [shift.severity_text(v) for v in (0, 1, 0.5, 5)],
+        "risks": [coverage.risk_text(v) for v in (0, 0.1, 0.05, 0.025, 0.0123, 0.00001234, 1 / 3)],
+        "highest": [
+            coverage._highest(Curve("risk_coverage", {"coverage": c, "risk": r, "threshold": c}))
+            for c, r in (
+                ((0.019, 0.02, 1.0), (0.9, 0.8, 0.1)),
+                ((0.02,), (0.0,)),
+                ((0.01,), (0.5,)),
+                ((1.0,), (math.nan,)),
+            )
+        ],
+        "bins": [training._bin_name(k, n) for n in (1, 2, 3, 5) for k in range(n)],
+        "levels": [training._chance_words(own, 1) for own in ([], [1.0], [1.0, 1.04], [1.0, 2.0])],
+        "timings": [
+            provenance._timings(own) for own in ({}, {"a": 1.0}, {c: 2.0 + k for k, c in enumerate("abcdefgh")})
+        ],
+        "values": [
+            provenance._words(v)
+            for v in (
+                {"a_b": 1, "c": None, "d": [1, 2.5, ()], "e": {}},
+                0.1 + 0.2,
+                "x y " * 99,
+                "",
+                None,
+                True,
+                [[], ["y"]],
+            )
+        ],
+    }
+
+
+def _findings() -> Any:
+    """What is said of bins and gaps: too few, a quarter beyond the band, twice as many on one side as on the other."""
+    inside, over, under = ((0.5, 0.4, 0.6), (0.3, 0.4, 0.6), (0.7, 0.4, 0.6))
+
+    def bins(*own: tuple[tuple[float, float, float], int]) -> list[Any]:
+        return [reliability.Bin(0.4, 0.6, 0.5, a, n, low, high) for (a, low, high), n in own]
+
+    unbanded = (0.3, math.nan, math.nan)
+    cases = (
+        [], [(inside, 14)], [(inside, 15)], [(unbanded, 20)], [(over, 15)], [(over, 25), (inside, 75)],
+        [(over, 26), (inside, 74)], [(over, 40), (under, 20)], [(over, 41), (under, 20)], [(over, 20), (under, 40)],
+        [(over, 20), (under, 41)], [(over, 14), (inside, 20)], [(unbanded, 20), (inside, 20)], [((0.4, 0.4, 0.6), 30)],
+        [((0.6, 0.4, 0.6), 30)], [(over, 40), (inside, 20), (under, 30)],
+    )  # fmt: skip
+    places = {"confidence": (0.79, 0.8, 0.81, 0.83, 0.84), "accuracy": (0.5, 0.7, 0.9, 0.6, 0.95)}
+    curve = Curve("reliability_smooth", {**places, "count": (9,) * 5, "width": (0.1,) * 5})
+    return {
+        "bins": [reliability.finding(bins(*own), p) for own in cases for p in (None, 0.049, 0.05)],
+        "sides": [[b.side, b.banded, b.text] for b in bins(*((own, 15) for own in (inside, over, under, unbanded)))],
+        "error": [str(reliability._error_of(bins(*own))) for own in cases if own],
+        "rows": [reliability._rows_of(curve, start) for start in (0.0, 0.8, 0.8000000001)],
+        "farthest": [reliability._farthest(curve, start) for start in (0.0, 0.8)],
+        "classes": [reliability._classes(k, n) for k, n in ((1, 1), (1, 3), (2, 3), (3, 3))],
+        "verdicts": [
+            verdict_sentence(_gap(value, low, high, p)).partition(" is right ")[2]
+            for value in (-0.01, -0.0099, 0.0, 0.0099, 0.01)
+            for low, high in (
+                (math.nan, math.nan), (value - 0.02, value + 0.02), (min(0, 2 * value), max(0, 2 * value)),
+                (value - 0.001, value + 0.001),
+            )
+            for p in (None, 0.049, 0.05)
+        ],
+        "mended": [
+            verdict_sentence(_gap(0.1, 0.05, 0.15, 0.001, after, chance, better)).partition(" is right ")[2]
+            for after in (0.0, 0.0099, 0.04, 0.041, 0.06, 0.0601, 0.09, 0.0901, 0.2, -0.02)
+            for chance in (None, 0.05)
+            for better in (None, "a", "b")
+        ],
+    }  # fmt: skip
+
+
+def _gap(
+    value: float, low: float, high: float, p: float | None, after: float | None = None, chance: float | None = None,
+    better: str | None = None,
+) -> Any:  # fmt: skip
+    """An evaluation of one model by its gap before calibration and after, and which of the two is better."""
+
+    def stage(name: str, gap: float, ends: tuple[float, float], p_value: float | None) -> list[Measurement]:
+        return [
+            Measurement("accuracy", 0.8, 900, "test", name, bounds=(0.77, 0.83)),
+            Measurement("confidence_gap", gap, 900, "test", name, bounds=ends),
+            Measurement("ece_mass", abs(gap), 900, "test", name, chance=0.01, chance_high=chance, p_value=p_value),
+        ]
+
+    rows = stage("raw", value, (low, high), p)
+    if after is None:
+        return Evaluation(tuple(rows))
+    rows += stage("temperature", after, (after - 0.001, after + 0.001), 0.5)
+    sides = ComparedRow("model", "raw"), ComparedRow("model", "temperature")
+    tests = [Comparison("nll", *sides, -0.02, -0.03, -0.01, 0.001, 0.001, better)]
+    return Evaluation(tuple(rows), comparisons=tuple(tests))
 
 
 def _pages() -> dict[str, Callable[[], Any]]:

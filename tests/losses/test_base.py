@@ -176,3 +176,56 @@ def test_probabilities_given_as_logits_are_doubted_once():
 def test_a_row_that_is_sure_of_a_class_is_doubted_too():
     with pytest.warns(UserWarning, match="loss 'focal' takes logits"):
         losses.create("focal")(torch.tensor([[1.0, 0, 0], [0.5, 0.3, 0.2], [0.1, 0.8, 0.1], [0, 0.5, 0.5]]), LABELS)
+
+
+@pytest.mark.parametrize(
+    ("events", "told"),
+    [
+        ("T", None),
+        ("TVT", "a validation pass went by"),
+        ("VT", None),  # nothing was trained before it
+        ("TVUT", None),
+        ("TUVT", None),
+        ("XTVT", None),  # the loop says when epochs end
+        ("TE", "an epoch went by"),
+        ("E", None),
+        ("TUE", None),
+        ("UTE", None),
+        ("TUETE", "an epoch went by"),
+        ("TUETVT", None),
+        ("TTT", None),
+        ("TTTT", "3 batches went by"),
+        ("TTTUTTT", None),
+        ("TTTUTTTT", "3 batches went by"),
+        ("TETTTTTE", "an epoch went by"),  # once is enough
+    ],
+)
+def test_a_loss_that_learns_from_validation_asks_for_it_when_it_went_by(events, told, monkeypatch):
+    monkeypatch.setattr("confide.losses.base.BATCHES_WITHOUT_UPDATE", 3)
+    loss, logits = losses.create("adafocal", bins=2), torch.tensor([[2.0, 0.0], [0.0, 1.0]])
+    steps = {
+        "T": lambda: loss(logits.clone().requires_grad_(), [0, 1]),
+        "V": lambda: loss(logits, [0, 1]),
+        "U": lambda: loss.update(logits, torch.tensor([0, 1])),
+        "E": loss.end_epoch,
+        "X": loss.expect_epochs,
+    }
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for event in events:
+            steps[event]()
+    assert [told] * (told is not None) == [str(w.message).split("but ")[1].split(" without")[0] for w in caught]
+
+
+def test_soft_labels_weigh_as_much_as_their_classes(logits):
+    soft, weights = logits.flip(0).softmax(dim=1), torch.tensor([1.0, 2.0, 0.5])
+    each = losses.cross_entropy(logits, soft)
+    torch.testing.assert_close(losses.cross_entropy(logits, soft, class_weights=weights), each * (soft @ weights))
+    mean = losses.create("cross_entropy", class_weights=weights)(logits, soft)
+    torch.testing.assert_close(mean, (each * (soft @ weights)).sum() / (soft @ weights).sum())
+
+
+def test_logits_that_are_not_finite_are_named_by_their_row_with_soft_labels_too(logits):
+    logits[2, 1] = torch.nan
+    with pytest.raises(InputError, match="they are not at sample 2 of 4"):
+        losses.cross_entropy(logits, torch.full((4, 3), 1 / 3))

@@ -213,3 +213,58 @@ def test_adafocal_of_a_large_batch_is_that_of_a_small_one():
     gamma = loss.gammas[(log_p.exp() * 3).clamp_max(2).long()]
     base = torch.where(gamma > 0, 1 - log_p.exp(), 1 + log_p.exp())
     torch.testing.assert_close(loss.from_log_p(log_p), -(base ** gamma.abs()) * log_p)
+
+
+@pytest.mark.parametrize("bins", [4, 200])
+def test_bins_of_either_sign_weigh_the_same_in_small_and_in_large_batches(bins, monkeypatch):
+    """The formula, the small batch's own form, and passes over a large one; 200 bins have no form of their own."""
+    logits, labels = overconfident(60)
+    p = logits.softmax(dim=1).gather(1, labels[:, None]).squeeze(1)
+    gammas = torch.linspace(-2, 3, bins, dtype=torch.float64)
+    accuracy = torch.linspace(0.9, 0.1, bins, dtype=torch.float64)
+    accuracy[1] = math.nan
+    place = (torch.searchsorted(torch.linspace(0, 1, bins + 1).double(), p, right=True) - 1).clamp(0, bins - 1)
+    g = gammas[place]
+    expected = {"adafocal": -(torch.where(g >= 0, 1 - p, 1 + p) ** g.abs()) * p.log()}
+    sure = torch.where(accuracy[place].isnan(), 0.0, p - accuracy[place].nan_to_num())
+    expected["calfocal"] = -((1 - p) ** sure.exp()) * p.log()
+    for word, values in expected.items():
+        loss = losses.create(word, bins=bins, reduction="none")
+        if word == "adafocal":
+            loss.gammas.copy_(gammas)
+        else:
+            loss.set_bins(loss.edges, accuracy, accuracy)
+        torch.testing.assert_close(loss(logits, labels), values)
+        with monkeypatch.context() as patch:
+            patch.setattr("confide.simplex.statistics.SMALL", 0)
+            torch.testing.assert_close(loss(logits, labels), values)
+
+
+@pytest.mark.parametrize(("highest", "lowest", "fits"), [(1, 0, True), (2, 0, False), (1, -1, False)])
+def test_groups_are_those_there_are(highest, lowest, fits):
+    logits, labels = overconfident(4)
+    loss = losses.create("group_dro", num_groups=2)
+    groups = torch.tensor([lowest, 0, 1, highest])
+    if fits:
+        assert torch.isfinite(loss(logits, labels, groups=groups))
+    else:
+        with pytest.raises(InputError, match=rf"in \[0, 2\), got {lowest} to {highest}"):
+            loss(logits, labels, groups=groups)
+    assert loss(logits[:0], labels[:0], groups=groups[:0]) == 0
+
+
+@pytest.mark.parametrize(("ids", "fits"), [((0, 3), True), ((0, 4), False), ((-1, 0), False)])
+def test_ids_are_positions_in_the_training_set(ids, fits):
+    logits, labels = overconfident(2)
+    loss = losses.create("crl", num_samples=4)
+    if fits:
+        loss(logits, labels, ids=torch.tensor(ids))
+        assert loss.counts.sum() == (logits.argmax(dim=1) == labels).sum()
+    else:
+        with pytest.raises(InputError, match=rf"in \[0, 4\), got {ids[0]} to {ids[1]}; set num_samples"):
+            loss(logits, labels, ids=torch.tensor(ids))
+    grows = losses.create("crl")
+    grows(logits, labels, ids=torch.tensor([0, 6]))
+    assert len(grows.counts) == 7
+    with pytest.raises(InputError, match="got -1 to 6"):
+        grows(logits, labels, ids=torch.tensor([-1, 6]))

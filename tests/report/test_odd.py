@@ -9,11 +9,13 @@ from dataclasses import replace
 import pytest
 
 from confide.report import render_report
+from confide.report.sections.decisions import decisions_section
 from confide.report.sections.provenance import provenance_section
 from confide.report.sections.reliability import bins_of, finding
+from confide.report.sections.sets import _coverage
 from confide.report.view import EvaluationView
 from confide.report.words import share_words, within
-from confide.results import About, Curve, Evaluation, Measurement, Sample
+from confide.results import About, Curve, Evaluation, GroupCoverage, Measurement, Sample
 
 
 def words(html: str) -> str:
@@ -156,6 +158,20 @@ def test_titles_of_diagrams_follow_the_dots():
     assert finding(bins(0.5)) == "confidence runs ahead"
     assert finding(bins(0.95)) == "confidence lags behind"
     assert finding(bins(0.5), p_value=0.2) == "mostly within chance"
+
+
+def test_no_title_of_a_diagram_contradicts_the_test_beside_it():
+    """Neither the p of its own bins, nor that of the verdict."""
+    sure, unsure = (Measurement("ece_mass", 0.1, 100, p_value=p) for p in (0.001, 0.4))
+    assert finding(bins(0.5), 0.002, sure) == "confidence runs ahead"
+    assert finding(bins(0.5), 0.002, unsure) == "beyond chance in these bins alone"
+    assert finding(bins(0.5), 0.3, sure) == "within chance in these bins"
+    assert finding(bins(0.5), 0.3, unsure) == "mostly within chance"
+    assert finding(bins(0.85), 0.002, sure) == "beyond chance, but not by much"
+    assert finding(bins(0.85), 0.3, unsure) == "within chance"
+
+
+def test_few_samples_make_no_title():
     # Fewer than fifteen samples draw no dot, so they carry no claim.
     assert finding(bins(0.5, n=14.0)) == "too few samples to tell"
 
@@ -236,3 +252,24 @@ def test_a_calibration_error_is_told_in_points_where_only_other_metrics_were_ask
 )
 def test_a_metric_is_written_small_within_a_sentence(title, inside):
     assert within(title) == inside
+
+
+def test_of_many_actions_and_groups_the_page_shows_some_and_counts_the_rest(evaluation):
+    shares = {f"action {k}": (20 - k) / 155 for k in range(10)}
+    result = replace(evaluation.decisions[0], model="cross_entropy", shares=shares, n=1550)
+    for most, rows in ((10, 10), (9, 10), (8, 9)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("confide.report.sections.decisions.MOST_ACTIONS", most)
+            actions = decisions_section(EvaluationView(replace(evaluation, decisions=(result,)))).actions
+        assert len(actions) == rows
+        assert actions[0] == ("action 0", "12.9\u202f%", "200")
+    assert actions[-1] == ("2 others", "14.8\u202f%", "230")
+    groups = tuple(GroupCoverage("site", f"s{k}", 10, 1.0, 9 - k, 0.1, 1.0) for k in range(5))
+    sets = replace(evaluation.sets[0], groups=(GroupCoverage("all", "all", 50, 1.0, 35, 0.5, 0.9), *groups))
+    for most, left in ((5, 0), (4, 1), (3, 2)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("confide.report.sections.sets.MOST_GROUPS", most)
+            figure = _coverage(EvaluationView(replace(evaluation, sets=(sets,))), sets)
+        assert (f"{left} more are in the table" in figure.note) == bool(left)
+        assert ["site: s1" in figure.svg, "site: s4" in figure.svg] == [most > 3, True]
+        assert all(f"s{k}" in str(figure.table) for k in range(5))

@@ -321,3 +321,24 @@ def test_names_beyond_the_most_are_left_out_and_it_is_said(evaluation, monkeypat
     about = page._numbers(few)["about"]
     assert list(about["class_names"]) == list(names[:3])
     assert ("left_out" in about) == left_out
+
+
+def test_pages_of_samples_drawn_several_as_one_count_what_was_drawn():
+    """Pixels of images and labels of samples: the size says both; no command is shown that would refuse them."""
+    rng = np.random.default_rng(0)
+    logits = rng.normal(0, 2, (6, 3, 8, 8))
+    pixels = confide.dense.pixels(logits, rng.integers(0, 3, (6, 8, 8)))
+    text = " ".join(Page(render_report(confide.evaluate(pixels))).text)
+    assert "384 pixels of 6 images" in text
+    assert "tested on 384 pixels of 6 images" in text
+    assert "Intervals, tests and chance levels count 6 images, not pixels" in text
+    assert "several belong to one image" in text
+    assert "operating-point" not in text
+    labels = confide.Predictions.multilabel(rng.normal(0, 2, (50, 3)), rng.integers(0, 2, (50, 3)))
+    text = " ".join(Page(render_report(confide.evaluate(labels))).text)
+    assert "150 labels of 50 samples" in text
+    assert "confide labels val.parquet --precision 0.9" in text
+    single = confide.evaluate(confide.Predictions(rng.normal(0, 2, (50, 3)), [0, 1] * 25))
+    text = " ".join(Page(render_report(single)).text)
+    assert "50 samples, model" in text
+    assert "confide operating-point" in text

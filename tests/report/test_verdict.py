@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from confide.report.sections.reliability import class_title
-from confide.report.verdict import verdict
+from confide.report.verdict import tiles, verdict
 from confide.report.view import EvaluationView
 from confide.results import (
     About,
@@ -55,7 +55,9 @@ def build(
         rows += [
             Measurement("accuracy", accuracy, n, "test", stage),
             Measurement("confidence_gap", g, n, "test", stage, bounds=(low, high)),
-            Measurement("ece_mass", after["ece"], n, "test", stage, chance=0.012, chance_high=0.016, p_value=0.4),
+            Measurement(
+                "ece_mass", after["ece"], n, "test", stage, chance=0.012, chance_high=0.016, p_value=after.get("p", 0.4)
+            ),
         ]
     word = {"after": "b", "raw": "a", None: None}[better]
     tests = [
@@ -71,6 +73,20 @@ def test_well_calibrated():
     expected = "This model says 90.2 % and is right 90.0 %: well calibrated, as far as 4,000 images can tell."
     assert verdict(view).sentence == expected.replace(" %", f"{THIN}%")
     assert verdict(view).side == ""
+
+
+def test_a_calibrator_that_leaves_an_error_is_named_beside_the_good_model():
+    """The headline and the box beside it say one thing, also where the second error is the larger one."""
+    view = build(0.9, (0.002, -0.006, 0.010), 0.2, ece=0.015, after={"gap": 0.003, "ece": 0.019, "p": 0.01})
+    expected = (
+        "This model says 90.2 % and is right 90.0 %: well calibrated as trained, as far as 4,000 images can tell, "
+        "but not after temperature scaling."
+    )
+    assert verdict(view).sentence == expected.replace(" %", f"{THIN}%")
+    assert tiles(view)[1].meaning.endswith("The error is more than chance explains.")
+    fine = build(0.9, (0.002, -0.006, 0.010), 0.2, ece=0.015, after={"gap": 0.003, "ece": 0.014})
+    assert verdict(fine).sentence.endswith(": well calibrated, as far as 4,000 images can tell.")
+    assert tiles(fine)[1].meaning.endswith("What is left cannot be told from chance.")
 
 
 def test_overconfident_and_repaired():
@@ -320,6 +336,23 @@ def test_classes_of_calibrated_data_are_rarely_called_overconfident():
         gaps = {str(k): Measurement("confidence_gap", g, 200) for k, g in enumerate(confidence - right)}
         accuracy = {str(k): Measurement("accuracy", rate, 200) for k, rate in enumerate(right)}
         claims += class_title(gaps, accuracy) != "No single class is clearly over- or underconfident"
+    assert 0 < claims <= 0.05 * draws + 3 * (0.05 * 0.95 * draws) ** 0.5
+
+
+@pytest.mark.parametrize("units", [None, 40])
+def test_classes_of_samples_drawn_several_as_one_are_rarely_called_overconfident(units):
+    """Four classes of 1,200 samples in 40 images that are right or wrong by tens: their intervals count images."""
+    rng, claims, draws = np.random.default_rng(0), 0, 1000
+    for _ in range(draws):
+        right = rng.binomial(120, 0.8, 4) / 120
+        half = 2.02 * np.sqrt(0.8 * 0.2 / 120)
+        gaps = {
+            str(k): Measurement("confidence_gap", g, 1200, bounds=(g - half, g + half))
+            for k, g in enumerate(0.8 - right)
+        }
+        accuracy = {str(k): Measurement("accuracy", rate, 1200) for k, rate in enumerate(right)}
+        title = class_title(gaps, accuracy, drawn_alone=False, units=units)
+        claims += title != "No single class is clearly over- or underconfident"
     assert 0 < claims <= 0.05 * draws + 3 * (0.05 * 0.95 * draws) ** 0.5
 
 

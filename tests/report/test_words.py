@@ -7,7 +7,7 @@ import pytest
 from confide.metrics import METRICS, explain, table_words
 from confide.report import render_report
 from confide.report.view import EvaluationView
-from confide.report.words import with_unit
+from confide.report.words import fixed, percent, with_unit
 from confide.results import About, Curve, Evaluation, Measurement
 
 
@@ -24,6 +24,19 @@ def test_the_share_that_halves_the_error_rate_is_shown_in_per_cent():
     assert "Share to set aside to halve the error rate" in html
     assert "14.5\u202f%" in html
     assert "A metric of this evaluation" not in html
+
+
+def test_halves_are_rounded_up_and_noise_does_not_decide():
+    """As scripts round: a page that Python wrote and one that a script wrote show the same number."""
+    assert [percent(share, 1) for share in (0.3825, 0.7275, 1 - 0.7275)] == [
+        "38.3\u202f%",
+        "72.8\u202f%",
+        "27.3\u202f%",
+    ]
+    assert percent(1 - 0.3825, 1) == "61.8\u202f%"
+    assert fixed(-0.125, 2) == "\u22120.13"
+    assert fixed(-0.001, 2) == "0.00"
+    assert fixed(1234567.5, 0) == "1,234,568"
 
 
 def test_a_word_that_no_metric_has_is_shown_as_it_is():

@@ -24,11 +24,11 @@ function fill(node, attributes, children) {
 }
 
 // A mark tells its value on hover, focus and tap, as in the report, whose script stands before this one.
-export const { tell, place: tellAt, hide: tellNothing } = window.confideValues;
+export const { fixed, tell, place: tellAt, hide: tellNothing } = window.confideValues;
 
 export const $ = (id) => document.getElementById(id);
 export const whole = (value) => Math.round(value).toLocaleString("en-US");
-export const percent = (share, digits = 0) => `${(100 * share).toFixed(digits)}${THIN}%`;
+export const percent = (share, digits = 0) => `${fixed(100 * share, digits)}${THIN}%`;
 
 export function number(value, digits = 3) {
   // As many digits as tell something, a true minus, no exponent for everyday sizes.

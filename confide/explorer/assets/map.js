@@ -117,7 +117,7 @@ function colours() {
 function colourOf(value, how, all) {
   if (value === null) return all.names[5];
   if (how === "class") return all.names[Math.min(5, value)];
-  if (how === "gap") return all.both[Math.max(0, Math.min(6, Math.round(3 + 6 * value)))];
+  if (how === "gap") { const step = Math.max(0, Math.min(6, Math.round(3 + 6 * value))); return step === 3 ? all.names[5] : all.both[step]; } // no gap is grey, not the ground: its density is to be seen
   if (how === "tag") return value > 0 ? all.names[0] : all.low[1];
   const span = view.high - view.low || 1;
   return all.low[Math.max(0, Math.min(5, Math.floor((6 * (value - view.low)) / span)))];
@@ -152,12 +152,12 @@ function draw() {
 }
 
 function words() {
-  const how = state.one("colour") || "gap", much = view.points ? "Press a point to open its sample." : "A density: the darker, the more samples; press to enlarge.";
+  const how = state.one("colour") || "gap", much = view.points ? "Press a point to open its sample." : "A density: the stronger a cell, the more samples; press to enlarge.";
   const text = `${whole(view.n)} samples in sight, by ${view.method} of their features. ${much} Drag to move, wheel to enlarge; a lasso filters.`;
   $("map-words").textContent = text;
   canvas.setAttribute("aria-label", `Map of the samples by ${view.method} of their features, coloured by ${COLOURS[how]}: ${whole(view.n)} in sight. Filters at the left choose the same samples in words.`);
   const swatch = (name, title) => el("span", {}, el("i", { class: `sw ${name}` }), title, " ");
-  const keys = { gap: [swatch("sd1", "below 0"), swatch("sd3", "0"), swatch("sd5", "above 0: confidence minus accuracy, mean of a cell; of few samples it is chance")], difficulty: view.low === null ? ["No difficulty is known here."] : [swatch("ss1", number(view.low)), swatch("ss5", `${number(view.high)}: difficulty, mean of a cell`)], class: [...view.classes.map((c, k) => swatch(["", "s2", "s3", "s4", "s5"][k], c[1] ?? "none")), swatch("sg", "others")], tag: [swatch("", "tagged"), swatch("ss1", "not tagged")] };
+  const keys = { gap: [swatch("sd1", "below 0"), swatch("sg", "0"), swatch("sd5", "above 0: confidence minus accuracy, mean of a cell; of few samples it is chance")], difficulty: view.low === null ? ["No difficulty is known here."] : [swatch("ss1", number(view.low)), swatch("ss5", `${number(view.high)}: difficulty, mean of a cell`)], class: [...view.classes.map((c, k) => swatch(["", "s2", "s3", "s4", "s5"][k], c[1] ?? "none")), swatch("sg", "others")], tag: [swatch("", "tagged"), swatch("ss1", "not tagged")] };
   $("map-key").replaceChildren(...keys[how]);
 }
 

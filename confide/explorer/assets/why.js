@@ -1,5 +1,5 @@
 // Is confidence right for what is in sight? A sentence, and what lies behind it: curves, confused classes, the map, slices.
-import { $, MINUS, dataTable, el, empty, percent, svg, tell, tellAt, tellNothing, whole } from "./dom.js";
+import { $, MINUS, dataTable, el, empty, fixed, missing, percent, svg, tell, tellAt, tellNothing, whole } from "./dom.js";
 import * as map from "./map.js";
 import { get, isGone } from "./net.js";
 import { rangeWords } from "./rail.js";
@@ -10,7 +10,10 @@ const FEWEST = 15; // a bin with fewer samples is no dot
 const STEPS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5]; // between lines of a scale
 let about, columns = {}, asked = 0, complain = () => {}, drawn = "";
 
-export const points = (share, sign = true) => `${sign && share > 0 ? "+" : share < 0 ? MINUS : ""}${Math.abs(100 * share).toFixed(1)}`;
+export const points = (share, sign = true) => {
+  const text = fixed(Math.abs(100 * share), 1);
+  return `${share < 0 && Number(text) ? MINUS : sign && share > 0 ? "+" : ""}${text}`;
+};
 const between = (low, high) => `${points(low, low < 0)} to ${points(high, high < 0)}`;
 
 export function prepare(known, complains, openRow) {
@@ -80,9 +83,9 @@ function reliabilityChart(r) {
   for (const b of r.bins) chart.append(svg("path", { class: "fg thin", d: `M${x(b.low) + 1} 262v-${(26 * Math.sqrt(b.n / most)).toFixed(1)}h${x(b.high) - x(b.low) - 2}V262z` }));
   chart.append(svg("path", { class: "ax", d: "M34 262H288" }));
   if (bins.length > 1) chart.append(svg("path", { class: "ln k1", d: `M${bins.map((b) => `${x(b.confidence).toFixed(1)} ${y(b.accuracy).toFixed(1)}`).join("L")}` }));
-  for (const b of bins) {
+  for (const b of bins) { // (low, high]: the low end belongs to the bin before
     const words = `Says ${percent(b.confidence, 1)}, is right ${percent(b.accuracy, 1)}, n = ${whole(b.n)}`, colour = !judged || (b.accuracy >= b.band_low && b.accuracy <= b.band_high) ? "1" : b.accuracy < b.band_low ? "w" : "1";
-    chart.append(mark(x(b.confidence), y(b.accuracy), `f${colour}`, `${words}: show these samples`, () => state.set({ confidence: `${tidy(b.low)}..${tidy(b.high)}` })));
+    chart.append(mark(x(b.confidence), y(b.accuracy), `f${colour}`, `${words}: show these samples`, () => state.set({ confidence: `${b.low && b.low * (1 + Number.EPSILON)}..${b.high}` })));
   }
   chart.append(svg("text", { x: 34, y: -3, class: "l" }, "Accuracy, %"), svg("text", { x: 288, y: 294, class: "e l" }, "Confidence, %"));
   const few = bins.length < r.bins.length ? ` Bins of fewer than ${FEWEST} samples have no dot.` : "";
@@ -90,8 +93,6 @@ function reliabilityChart(r) {
   return figure("Does it keep what it says?", `${band}Bars: how many (square roots). Press a dot to see its samples.${few}`, chart,
     dataTable("Bins of confidence", ["Bin", "Says", "Is right", "Band", "n"], () => r.bins.map((b) => [`${percent(b.low, 1)} to ${percent(b.high, 1)}`, percent(b.confidence, 1), percent(b.accuracy, 1), judged ? `${percent(b.band_low, 1)} to ${percent(b.band_high, 1)}` : "–", whole(b.n)])));
 }
-
-const tidy = (value) => String(Number(value.toPrecision(5)));
 
 function mark(x, y, name, words, press) {
   const dot = svg("g", { class: "dot", tabindex: 0, role: "button", "aria-label": words, onclick: press, onkeydown: (e) => { if (e.key === "Enter" || e.key === " ") { e.preventDefault(); press(); } } },
@@ -133,12 +134,14 @@ function matrix(found) {
 
 async function slices(query, current) {
   if (!$("panel").firstChild) $("panel").replaceChildren(el("p", { class: "sub" }, "Looking for slices …"));
-  const { slices: found } = await get("slices", query);
+  const { slices: found, missing: refused, computing } = await get("slices", query);
   if (!current()) return;
+  if (computing) { setTimeout(() => { if (current()) slices(query, current).catch((error) => { if (!isGone(error)) complain(error); }); }, 700); return; }
+  if (refused) { $("panel").replaceChildren(missing(refused)); return; }
   if (!found) { $("panel").replaceChildren(empty("Nothing to slice by", "There are no columns, classes or labels to make slices of.", "")); return; }
   const looked = `${whole(found.candidates)} slices of ${found.attributes.join(", ").toLowerCase()} were looked at on one half of the samples; gaps are of the other half (p < 0.05 after Holm’s correction). What looks at the label makes no slices.`;
   if (!found.slices.length) { $("panel").replaceChildren(empty("No slice has a gap beyond chance", looked, "")); return; }
-  const words = (key, value, names) => { const c = columns[key]; return !c ? `${key} ${value}` : c.kind === "number" ? `${c.title.toLowerCase()} ${rangeWords(key, value, c)}` : c.kind === "class" ? `${c.title.toLowerCase()} ${names[key] ?? "none"}` : `${c.title.toLowerCase()} ${value || "none"}`; };
+  const words = (key, value, names) => { const c = columns[key]; return !c ? names[key] ?? `${key} ${value}` : c.kind === "number" ? `${c.title.toLowerCase()} ${rangeWords(key, value, c)}` : c.kind === "class" ? `${c.title.toLowerCase()} ${names[key] ?? "none"}` : `${c.title.toLowerCase()} ${value || "none"}`; };
   const row = (s) => {
     const gap = s.confidence - s.accuracy, clear = Object.fromEntries(state.filters().filter(([key]) => key !== "split").map(([key]) => [key, null]));
     return el("tr", {}, el("th", { scope: "row" }, el("button", { type: "button", class: "lnk", onclick: () => state.set({ ...clear, ...s.filters }) }, Object.entries(s.filters).map(([k, v]) => words(k, v, s.names)).join(" and "))), el("td", {}, percent(s.confidence, 1)), el("td", {}, percent(s.accuracy, 1)), el("td", { class: gap > 0 ? "pr" : "ac" }, `${points(gap)} (${between(s.low, s.high)})`), el("td", {}, whole(s.n)));

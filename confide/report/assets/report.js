@@ -3,7 +3,8 @@
   var page = document, root = page.documentElement, thin = "\u202f";
   var data = JSON.parse(page.getElementById("data").textContent);
   function all(selector) { return Array.prototype.slice.call(page.querySelectorAll(selector)); }
-  function percent(share, digits) { return (100 * share).toFixed(digits) + thin + "%"; }
+  var fixed = window.confideValues.fixed;
+  function percent(share, digits) { return fixed(100 * share, digits) + thin + "%"; }
   function whole(value) { return Math.round(value).toLocaleString("en-US"); }
 
   // Theme: the system's until the reader chooses.
@@ -65,7 +66,7 @@
     var strong = page.createElement("b");
     strong.textContent = "At most " + best.words + " wrong";
     box.append(strong, " was promised, with " + percent(best.confidence, 0) + " confidence, for new " + curve.unit +
-      " of the same kind accepted at the ready-made threshold " + best.threshold.toFixed(3) + ".");
+      " of the same kind accepted at the ready-made threshold " + fixed(best.threshold, 3) + ".");
   }
   function openPoint(threshold) {
     var box = page.getElementById("open-point");
@@ -78,13 +79,13 @@
   }
   function showPoint() {
     var k = +slider.value, coverage = curve.coverage[k], risk = curve.risk[k];
-    put("threshold", curve.threshold[k] === null ? "–" : curve.threshold[k].toFixed(3));
+    put("threshold", curve.threshold[k] === null ? "–" : fixed(curve.threshold[k], 3));
     put("coverage", percent(coverage, 1));
     put("risk", percent(risk, 1));
     put("spared", whole(curve.errors - coverage * risk * curve.n) + " of " + whole(curve.errors));
     var interval = curve.low[k] !== null && curve.high[k] !== null;
     page.querySelector('[data-optional="interval"]').hidden = !interval;
-    if (interval) put("interval", (100 * curve.low[k]).toFixed(1) + "–" + percent(curve.high[k], 1));
+    if (interval) put("interval", fixed(100 * curve.low[k], 1) + "–" + percent(curve.high[k], 1));
     promise(k);
     openPoint(curve.threshold[k]);
     slider.setAttribute("aria-valuetext", percent(coverage, 1) + " accepted, " + percent(risk, 1) + " wrong");

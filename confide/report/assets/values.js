@@ -69,5 +69,7 @@
   Array.prototype.forEach.call(document.querySelectorAll("svg[data-values]"), function (svg) {
     tellValues(svg, JSON.parse(svg.dataset.values), open);
   });
-  window.confideValues = { tell: tellValues, place: place, hide: function () { if (!shown) nothing(); } };
+  // As Python writes it: what differs by noise alone is rounded alike, and a half up.
+  function fixed(value, digits) { return (+value.toFixed(9)).toFixed(digits); }
+  window.confideValues = { fixed: fixed, tell: tellValues, place: place, hide: function () { if (!shown) nothing(); } };
 })();

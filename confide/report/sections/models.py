@@ -247,8 +247,9 @@ def _dot_title(view: EvaluationView, info: MetricInfo) -> str | Markup:
         phrase = view.stage_phrase(view.after)
         return f"{phrase[0].upper()}{phrase[1:]} improves {within(info.title)}"
     after = [m for model in view.models if view.after and (m := view.find(metric, model, view.after))]
-    if after and all(m.chance_high is not None and m.value < m.chance_high for m in after):
-        return f"After {view.stage_phrase(str(view.after))}, {'all are' if len(after) > 1 else 'it is'} within chance"
+    if info.kind == "calibration" and after and all(m.within_chance for m in after):
+        every = " of every model" if len(after) > 1 else ""
+        return f"{info.title}{every} is within chance {view.when(str(view.after))}"
     tested = [c for c in view.evaluation.comparisons if c.metric == metric and c.a in rows and c.b in rows]
     if len(rows) > 1 and len(tested) == len(rows) * (len(rows) - 1) // 2 and not any(c.better for c in tested):
         number = sum(c.metric == metric for c in view.evaluation.comparisons)

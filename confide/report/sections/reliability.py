@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from markupsafe import Markup
-from scipy.special import bdtr, bdtrc
+from scipy.special import bdtr, bdtrc, stdtr, stdtrit
 
 from confide.report.draw import (
     PHONE,
@@ -27,7 +27,7 @@ from confide.report.draw import (
 )
 from confide.report.view import EvaluationView
 from confide.report.words import CHANCE, P_CALIBRATED, between, code, count, p_value, percent, points, shorten
-from confide.results import LEVEL, SEED_BAND, Curve, Measurement
+from confide.results import LEVEL, SEED_BAND, TAILS, Curve, Measurement, Z
 
 # The gap by class.
 
@@ -60,11 +60,11 @@ def class_figure(view: EvaluationView) -> Figure | None:
         after: Gaps = view.by_group("confidence_gap", grouping.kind, view.focus, view.after) if view.after else {}
         if before or after:
             accuracy = view.by_group("accuracy", grouping.kind, view.focus, view.before if before else view.final)
-            return _class_figure(before, after, accuracy, grouping)
+            return _class_figure(before, after, accuracy, grouping, view)
     return None
 
 
-def _class_figure(before: Gaps, after: Gaps, accuracy: Gaps, grouping: ClassGrouping) -> Figure:
+def _class_figure(before: Gaps, after: Gaps, accuracy: Gaps, grouping: ClassGrouping, view: EvaluationView) -> Figure:
     first = before or after
     names = sorted(first, key=lambda name: -abs(first[name].value))
     shown = sorted(names[:MOST_CLASSES], key=lambda name: -first[name].value)
@@ -76,7 +76,8 @@ def _class_figure(before: Gaps, after: Gaps, accuracy: Gaps, grouping: ClassGrou
     alt = f"Dot plot. {grouping.subtitle}; farthest is {far} with {points(first[far].value, sign=True)} points."
     title = "Confidence minus recall by class"
     if grouping.calibration:
-        title = class_title(first, accuracy, "Before calibration, " if before and after else "")
+        when = "Before calibration, " if before and after else ""
+        title = class_title(first, accuracy, when, drawn_alone=view.drawn_alone, units=view.about.units)
     return Figure(
         "by-class",
         title,
@@ -89,20 +90,35 @@ def _class_figure(before: Gaps, after: Gaps, accuracy: Gaps, grouping: ClassGrou
     )
 
 
-def class_title(gaps: Gaps, accuracy: Gaps, when: str = "") -> str:
-    """How many classes are over- or underconfident beyond chance, by exact tests with a joint level (Bonferroni)."""
-    sides = []
+def class_title(
+    gaps: Gaps, accuracy: Gaps, when: str = "", *, drawn_alone: bool = True, units: int | None = None
+) -> str:
+    """How many classes are over- or underconfident beyond chance, by exact tests with a joint level (Bonferroni).
+
+    Of weighted samples, or several drawn as one, the interval of the gap must exclude 0 at that level too.
+    """
+    sides, level = [], LEVEL / (2 * len(gaps))
     for name in gaps.keys() & accuracy.keys():
         n, rate = gaps[name].n, accuracy[name].value
         # Of all that are right with these probabilities, the binomial of their mean has the heaviest tails
         # (Hoeffding, 1956), so its tail bounds that of a calibrated model.
         right, mean = round(rate * n), min(max(rate + gaps[name].value, 0.0), 1.0)
         tails = {"over": float(bdtr(right, n, mean)), "under": float(bdtrc(right - 1, n, mean)) if right else 1.0}
-        sides += [side for side, tail in tails.items() if tail < LEVEL / (2 * len(gaps))]
+        clear = drawn_alone or _gap_tail(gaps[name], units) < level
+        sides += [side for side, tail in tails.items() if clear and tail < level]
     counted = [(sides.count(side), side) for side in ("over", "under")]
     parts = [f"{_classes(number, len(gaps))} {side}confident" for number, side in counted if number]
     sentence = when + (", ".join(parts) if parts else "no single class is clearly over- or underconfident")
     return sentence[0].upper() + sentence[1:]
+
+
+def _gap_tail(gap: Measurement, units: int | None) -> float:
+    """The one-sided p of a gap by its 95 % interval, whose ends are quantiles of Student's t."""
+    if not gap.has_interval or gap.high <= gap.low:
+        return 1.0
+    freedom = math.inf if units is None else max(units - 1, 1)
+    end = Z if units is None else float(stdtrit(freedom, TAILS[1]))
+    return float(stdtr(freedom, -abs(gap.value) * 2 * end / (gap.high - gap.low)))
 
 
 def _classes(number: int, of: int) -> str:
@@ -227,10 +243,15 @@ def bins_table(bins: list[Bin]) -> FigureTable:
     return table(header, rows)
 
 
-def finding(bins: list[Bin], p_value: float | None = None) -> str:
-    """What the dots show, in words: weighed by the samples whose bins lie outside the band.
+def finding(bins: list[Bin], p_value: float | None = None, tested: Measurement | None = None) -> str:
+    """What the dots show, in words that agree with the test of these bins beside them.
 
-    No direction is claimed where the calibration test does not reject.
+    A direction is weighed by the samples whose bins lie outside the band, and claimed only where both tests reject.
+
+    Args:
+        bins: of the diagram.
+        p_value: of the calibration test in these bins; the verdict's where there is none.
+        tested: the calibration error that the verdict speaks of.
     """
     drawn = [b for b in bins if b.count >= FEWEST]
     over = sum(b.count for b in drawn if b.side == "w")
@@ -240,10 +261,17 @@ def finding(bins: list[Bin], p_value: float | None = None) -> str:
         return "too few samples to tell"
     if not any(b.banded for b in drawn):
         return "accuracy against confidence"
-    if over + under == 0:
-        return "within chance"
-    if (over + under) / total <= 0.25 or (p_value is not None and p_value >= LEVEL):
-        return "mostly within chance"
+    by_verdict = None if tested is None else tested.p_value
+    p_value = by_verdict if p_value is None else p_value
+    apart = (over + under) / total > 0.25  # of samples, where no test was made one dot in four tells
+    if not (apart if p_value is None else p_value < LEVEL):
+        if by_verdict is not None and by_verdict < LEVEL:
+            return "within chance in these bins"
+        return "mostly within chance" if over + under else "within chance"
+    if by_verdict is not None and by_verdict >= LEVEL:
+        return "beyond chance in these bins alone"
+    if not apart:
+        return "beyond chance, but not by much"
     if over > 2 * under:
         return "confidence runs ahead"
     return "confidence lags behind" if under > 2 * over else "off both ways"
@@ -545,9 +573,7 @@ def _figure(view: EvaluationView, curve: Curve, kind: str, number: int) -> Figur
     size = f"calibration error {points(_error_of(bins))} points, {level}"
     alt = f"Reliability diagram {stage}: accuracy against confidence in {number} bins of equal {kind}; {size}."
     order = ("Before: " if curve.stage == view.before else "After: ") if view.after else ""
-    # The verdict's own test, so that titles and verdict never disagree; where there is none, that of these bins.
-    tested = view.calibration_error(curve.stage) or error
-    title = order + finding(bins, tested.p_value)
+    title = order + finding(bins, error.p_value, view.calibration_error(curve.stage))
     return Figure(
         f"{kind}-{number}-{'before' if curve.stage == view.before else 'after'}",
         title[0].upper() + title[1:],
