@@ -408,13 +408,12 @@ class Monitor:
 
     def _new_of(self, ids: Sequence[str], batch: WatchBatch) -> list[int]:
         """Which samples have not come before; those that have must have come with the same prediction."""
-        new = []
+        places = self.state.places
         for k, name in enumerate(ids):
-            if name not in self.state.places:
-                new.append(k)
+            if name not in places:
                 continue
-            before = self.state.batch_at(self.state.places[name])
-            at = self.state.places[name] - before.first
+            before = self.state.batch_at(places[name])
+            at = places[name] - before.first
             both = before.batch.classes, batch.classes
             same = both[0] is both[1] if both[0] is None or both[1] is None else both[0][at] == both[1][k]
             if not same or abs(before.batch.confidence[at] - batch.confidence[k]) > 1e-9:
@@ -422,7 +421,7 @@ class Monitor:
                     f"sample '{name}' came before with another prediction; an id must be one sample for the whole "
                     "watch: give ids that do not start again with every batch"
                 )
-        return new
+        return [k for k, name in enumerate(ids) if name not in places]
 
     # The file.
 
