@@ -110,6 +110,11 @@ class Ranks:
     tied: Flags
     whole: bool = True  # whether these are whole numbers
 
+    @classmethod
+    def counted(cls, ordered: Sorted) -> Ranks:
+        """Of samples that count alike, in as few bits as hold them."""
+        return cls(ordered.ends + 1, np.cumsum(ordered.wrong, dtype=ordered.ends.dtype)[ordered.ends], ordered.tied)
+
     @property
     def n(self) -> float:
         return float(self.accepted[-1])
@@ -145,8 +150,7 @@ class Ranks:
 def ranks_of(ordered: Sorted, weights: Floats | None = None, whole: bool = True) -> Ranks:
     """Running counts of sorted samples; weights, such as how often a resample drew each, in sorted order."""
     if weights is None:
-        # Counts in as few bits as hold them.
-        return Ranks(ordered.ends + 1, np.cumsum(ordered.wrong, dtype=np.int32)[ordered.ends], ordered.tied)
+        return Ranks.counted(ordered)
     accepted, errors = np.cumsum(weights), np.cumsum(weights * ordered.wrong)
     return Ranks(accepted[ordered.ends], errors[ordered.ends], ordered.tied, whole)
 
