@@ -43,6 +43,7 @@ WORDS = (
     *("auroc", "aupr_success", "aupr_error", "fpr95", "halving_rejection", "risk_at_coverage", "coverage_at_risk"),
     *("separability_kl", "separability_bhattacharyya", "debiased_ece", "mce"),
 )
+WITH_INTERVALS = tuple(word for word in WORDS if not parse_metric(word)[0].spec.jumping)
 BOOTSTRAPPED = tuple(word for word in WORDS[:15] if word != "classwise_ece")
 RESAMPLES, LARGEST_RESAMPLED = 200, 2000
 WEIGHTED_PART = 5
@@ -380,7 +381,8 @@ def judged(study: Study) -> dict[tuple[str, str], set[str]]:
     "More than chance" holds for all of them together at 1 %. A value that never varies is in every interval, and
     where the truth is an end of the metric's range an interval can miss it on one side only.
     """
-    entries = [(key, word, t) for key, cell in study.cells.items() for word, t in cell.tallies.items() if t.sets]
+    tallies = ((key, word, cell.tallies[word]) for key, cell in study.cells.items() for word in WITH_INTERVALS)
+    entries = [(key, word, tally) for key, word, tally in tallies if tally.sets]
     z = NormalDist().inv_cdf(1 - 0.01 / 2 / len(entries))
     verdicts: dict[tuple[str, str], set[str]] = {}
     for key, word, tally in entries:
@@ -431,17 +433,17 @@ def page(study: Study, command: str, sets: int) -> str:
     lines = [
         "# Coverage of the 95 % intervals",
         "",
-        f"{len(verdicts)} combinations of {len(study.cells)} cells and {len(WORDS)} metrics, {sets_text(study)} sets "
-        f"each{unfinished}. By more than Monte-Carlo error (1 % for all "
+        f"{len(verdicts)} combinations of {len(study.cells)} cells and {len(WITH_INTERVALS)} metrics, "
+        f"{sets_text(study)} sets each{unfinished}. By more than Monte-Carlo error (1 % for all "
         "together):",
         "",
         f"- {count(LOW)} lie below 93 %, {count(HIGH)} above 97 % (and {count(EDGE)} more where the true value is an "
         "end of the metric's range, such as a halving rejection of 1, which an interval can miss on one side only);",
         f"- {count(BELOW)} hold the truth less often than the i.i.d. bootstrap on the same sets.",
         "",
-        "Nothing sure can be said by the intervals of `mce`: the largest of noisy gaps jumps from bin to bin, so they "
-        "are too wide in small sets and too narrow in large ones; use its chance level and p-value. Class-wise ECE "
-        "with about one sample a class and bin has intervals that are too wide.",
+        "`mce` has no interval: the largest of noisy gaps jumps from bin to bin, and an interval by theory held the "
+        "truth in 80 to 100 %; it has its chance level and p-value. Class-wise ECE with about one sample a class and "
+        "bin has intervals that are too wide.",
         "",
         f"`{command}`, commit {commits_text(study)}, one thread, {platform.processor() or platform.machine()}, torch "
         f"{torch.__version__}, {study.seconds / 60:.0f} minutes of CPU time. Bootstrap: {RESAMPLES} resamples of "
@@ -510,7 +512,7 @@ def ratio_text(tally: Tally, key: str, word: str) -> str:
 
 
 def table(
-    study: Study, keys: Sequence[str], text: Callable[[Tally, str, str], str], words: Sequence[str] = WORDS
+    study: Study, keys: Sequence[str], text: Callable[[Tally, str, str], str], words: Sequence[str] = WITH_INTERVALS
 ) -> list[str]:
     lines = ["| cell | n | " + " | ".join(words) + " |", "|" + "---|" * (len(words) + 2)]
     for key in keys:

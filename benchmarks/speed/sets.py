@@ -1,4 +1,4 @@
-"""Speed and memory of prediction sets, beside MAPIE on the same probabilities and draws.
+"""Speed and memory of prediction sets, beside MAPIE on the same probabilities and draws; of decisions and promises.
 
     python -m benchmarks.speed.sets                 # fit on 10,000, apply to 50,000, 1000 classes
     python -m benchmarks.speed.sets --peers         # beside MAPIE (importable from anywhere); are the sets the same?
@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -65,8 +66,23 @@ def main() -> None:
                 flush=True,
             )
     costs = 1 - torch.eye(args.classes)
-    seconds = median(lambda: confide.decisions.decide(drawn_again(test), costs, abstain=0.3), args.repeats)
-    print(f"decide, c x c costs  {seconds:6.2f} s = {seconds / whole:5.2f} evaluations", flush=True)
+    several = {"error": 0.05, "precision[1]": 0.8, "recall[2]": 0.05, "fpr": 0.01}
+    batch = confide.Predictions(test.logits, ids=[f"field {k}" for k in range(args.rows)])
+    with TemporaryDirectory() as folder:
+        watch = confide.monitor.Monitor(val, risk=0.5, file=Path(folder) / "watch.jsonl")
+        works: dict[str, Callable[[], Any]] = {
+            "decide, c x c costs": lambda: confide.decisions.decide(drawn_again(test), costs, abstain=0.3),
+            "operating point": lambda: confide.operating_point(drawn_again(test), 0.05),
+            "promises of four kinds": lambda: confide.operating_point(drawn_again(test), several),
+            "promise on average": lambda: confide.operating_point(
+                drawn_again(test), {"accepted_error": 0.05}, promise="expectation"
+            ),
+            "watch: a batch": lambda: watch.update(batch),
+        }
+        for name, one in works.items():
+            repeats = 1 if name.startswith("watch") else args.repeats  # a batch that comes again is not added
+            seconds = median(one, repeats)
+            print(f"{name:23}{seconds:6.2f} s = {seconds / whole:5.2f} evaluations", flush=True)
 
 
 def work(word: str, val: confide.Predictions, test: confide.Predictions, by: str | None, options: Any) -> torch.Tensor:

@@ -14,7 +14,7 @@ from confide.checks import InputError, known_keywords
 from confide.evaluation.evaluate import MetricRequest, kind_tables, metric_words, why_unavailable
 from confide.metrics.base import MetricSpec, metric_name, parse_metric
 from confide.metrics.influence import Influence, Spread, mean_interval, spread_of
-from confide.metrics.intervals import chance_of, without_noise
+from confide.metrics.intervals import chance_of, jumps, without_noise
 from confide.metrics.resampling import RESAMPLES, bootstrap_draws
 from confide.metrics.view import Design, MetricSamples, View, metric_samples
 from confide.predictions import Predictions
@@ -106,7 +106,8 @@ class Estimate:
     """A value, the same without what noise adds to it (None where it is no calibration error), how samples move it,
     and the error that chance alone would show.
 
-    A metric without influence values has `draws` of resamples instead, the same for every record.
+    A metric without influence values has `draws` of resamples instead, the same for every record. With neither there is
+    no interval and no test.
     """
 
     value: float
@@ -122,7 +123,7 @@ def estimate(base: MetricSamples, request: MetricRequest, resamples: int, seed: 
     value = request(view)
     chance = chance_of(method, view, options, value, draws=resamples, seed=seed)
     level = None if chance is None else chance.mean
-    if not math.isfinite(value):
+    if not math.isfinite(value) or jumps(method, options):
         return Estimate(value, None)
     if method.spec.influence is None:
         centre = None if chance is None else without_noise(method, None, value, chance)
@@ -138,7 +139,7 @@ def paired_test(a: Estimate, b: Estimate, design: Design, resamples: int, seed: 
     By the influence values of b less those of a. Of calibration errors what chance adds is taken off both sides first.
     """
     difference = b.value - a.value
-    if not math.isfinite(difference):
+    if not math.isfinite(difference) or (a.influence is None and a.draws is None):
         return math.nan, math.nan, math.nan
     if abs(difference) <= ROUNDING * max(abs(a.value), abs(b.value)):
         difference = 0.0

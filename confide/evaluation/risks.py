@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import re
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -331,9 +332,9 @@ def safe_threshold(values: Floats, risks: Sequence[Risk], delta: float | None, m
     for group in groups:
         order = thresholds[::-1] if group[0].kind.rises else thresholds
         if delta is None:
-            # Monotone: the first failure ends it.
-            held = next((k for k, t in enumerate(order) if not all(r.on_average(t) for r in group)), len(order))
-            safe &= set(order[:held])
+            # Monotone: those that hold come first, and halving finds how many.
+            held = bisect_left(order, True, key=lambda t, group=group: not all(r.on_average(t) for r in group))  # type: ignore[misc]
+            safe.intersection_update(order[:held])
             continue
         # Both directions share delta; within one a threshold is safe if all its tests reject.
         level = delta / len(groups)

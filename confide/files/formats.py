@@ -241,7 +241,7 @@ def parse_json(text: str | bytes, where: str | Path) -> Any:
     try:
         value = json.loads(text)
         depth, level = 0, [value]
-        while level := [part for whole in level for part in _parts(whole) if isinstance(part, (dict, list))]:
+        while level := [part for whole in level for part in _parts(whole)]:
             depth += 1
             if depth >= DEEPEST:
                 raise RecursionError
@@ -253,7 +253,9 @@ def parse_json(text: str | bytes, where: str | Path) -> Any:
 
 
 def _parts(value: Any) -> Iterable[Any]:
-    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    """The dicts and lists in a value; of a list of a million numbers only the types are looked at."""
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return () if {dict, list}.isdisjoint(map(type, parts)) else (p for p in parts if isinstance(p, (dict, list)))
 
 
 # Tensors to a safetensors file; what the disk refuses is an OSError, as with every other file.

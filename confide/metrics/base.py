@@ -68,7 +68,8 @@ class MetricSpec(MethodSpec):
     was drawn as one; `of_class`: it looks at one class against the rest. A `whole` metric needs every class probability
     and brings its own `resample` draws; `resampled_rows` bounds the rows these look at. `all_classes`: a
     mean of facts that only a whole distribution has. `from_class_table`: with its default options the sums of classes
-    and bins suffice. `slow` is left out above a number of samples, `costly` gets fewer resamples.
+    and bins suffice. `slow` is left out above a number of samples, `costly` gets fewer resamples. `jumping`: it is the
+    largest of noisy values, for which no interval holds as often as it says.
     """
 
     info: MetricInfo
@@ -84,6 +85,7 @@ class MetricSpec(MethodSpec):
     from_class_table: bool = False
     costly: bool = False
     slow: bool = False
+    jumping: bool = False
     resampled_rows: int | None = None
     influence: Callable[..., Influence] | None = None
     rare: bool = False
@@ -351,6 +353,7 @@ def note_of(method: Method[MetricSpec], options: Options, view: View) -> str | N
     if n > most:
         words.append(f"interval from resamples of {most:,} of {n:,} rows")
     words += filter(None, [intervals.too_few(method, view)])
+    words += ["no interval: the largest gap jumps from bin to bin"] * intervals.jumps(method, options)
     return ", ".join(words) or None
 
 

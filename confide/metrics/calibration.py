@@ -24,7 +24,7 @@ from confide.numerics.binning import (
     split_edges,
     width_edges,
 )
-from confide.types import Floats, Indices
+from confide.types import AnyArray, Floats, Indices
 
 # Expected calibration error.
 
@@ -51,7 +51,7 @@ MOST_KEPT = 1 << 14
 
 @dataclass(frozen=True, eq=False)
 class Binned:
-    """Samples from the most confident on: their bin, confidence less correctness, weight, and sums of these per bin.
+    """Samples from the most confident on: their bin, confidence, hit or not, weight, and sums of these per bin.
 
     `unit` numbers what was drawn as one, where that is not a sample: variances then are those of its sums.
     """
@@ -59,7 +59,7 @@ class Binned:
     index: Indices
     bins: int
     sure: Floats
-    residual: Floats
+    hits: AnyArray
     weight: Floats | None
     order: Indices | None
     unit: Indices | None = None
@@ -98,7 +98,16 @@ class Binned:
         unit = view.base.design.clusters
         if unit is not None and ordered.order is not None:
             unit = np.unique(unit[ordered.order], return_inverse=True)[1].reshape(-1)
-        return cls(index, bins, sure, sure - ~wrong, weight, ordered.order, unit)
+        return cls(index, bins, sure, ~wrong, weight, ordered.order, unit)
+
+    def residual_of(self, part: slice) -> Floats:
+        """Confidence less correctness of some samples."""
+        return self.sure[part] - self.hits[part]
+
+    @property
+    def residual(self) -> Floats:
+        """That of all, made anew: it would be the largest vector of an evaluation."""
+        return self.residual_of(slice(None))
 
     def sums(self, values: Callable[[slice], Floats] | Floats | None = None, power: int = 1) -> Floats:
         """Sums per bin of values, or of what gives those of some samples, times powers of the weights."""
@@ -144,15 +153,17 @@ class Binned:
         count = self.sums()
         total, full = float(count.sum()), count > 0
         share = np.where(full, count, 1.0) / total
-        gap = np.where(full, self.sums(self.residual) / np.where(full, count, 1.0), 0.0)
+        gap = np.where(full, self.sums(self.residual_of) / np.where(full, count, 1.0), 0.0)
         if norm == 1:
             if self.unit is None:
-                within = self.squares(self.residual) / total**2 - (share * gap) ** 2 * full / len(self.sure)
+                squares = self.sums(lambda part: self.residual_of(part) ** 2, power=2)
+                within = squares / total**2 - (share * gap) ** 2 * full / len(self.sure)
             else:
                 within = self.noise(gap, total)
             folded = Folded.of(share * gap, np.maximum(within, 0.0))
             psi = folded.slope[self.index]
-            psi *= self.residual
+            for first in range(0, len(psi), MANY_SAMPLES):
+                psi[first : first + MANY_SAMPLES] *= self.residual_of(slice(first, first + MANY_SAMPLES))
             psi -= self._mean(psi)
             return Influence(
                 psi,
@@ -190,7 +201,7 @@ class Binned:
         """psi of the mean over samples of the squared gap of their bin; noise is that of squares of normal gaps."""
         count = self.sums()
         full = np.where(count > 0, count, 1.0)
-        gap = self.sums(self.residual) / full
+        gap = self.sums(self.residual_of) / full
         apart = self.residual - gap[self.index]
         psi = 2 * gap[self.index] * apart + (gap**2)[self.index]
         noise = self.squares(apart) / full / count.sum()
@@ -217,7 +228,7 @@ class Binned:
     def _chance_gaps(self, draws: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
         if self.unit is not None:
             count = self.sums()
-            gap = self.sums(self.residual) / np.where(count > 0, count, 1.0)
+            gap = self.sums(self.residual_of) / np.where(count > 0, count, 1.0)
             sums = self.unit_sums(self.residual - gap[self.index])
             values, vectors = np.linalg.eigh(sums.T @ sums * (len(sums) / max(len(sums) - 1, 1)))
             root = vectors * np.sqrt(np.maximum(values, 0.0))
@@ -284,11 +295,6 @@ def ece_chance(
 ) -> Floats:
     """The expected calibration error of a calibrated model."""
     return binned_errors(*Binned.of(view, bins, binning, closed, edges).chance_gaps(draws, rng), norm)
-
-
-def mce_influence(view: View, **bins: Any) -> Influence:
-    """psi of the gap in the bin where it is largest."""
-    return ece_influence(view, norm="max", **bins)
 
 
 def mce_chance(view: View, draws: int, rng: np.random.Generator, **bins: Any) -> Floats:
@@ -391,12 +397,12 @@ def ece(
     "mce",
     paper="Naeini et al., 2015, doi:10.1609/aaai.v29i1.9602",
     title="MCE",
-    meaning="The largest gap between confidence and accuracy in any bin; few samples in a bin make it noisy and its "
-    "interval rough.",
+    meaning="The largest gap between confidence and accuracy in any bin; few samples in a bin make it noisy, and no "
+    "interval would hold: see its chance level.",
     corners=({"bins": 1}, {"binning": "mass"}, {"closed": "left"}),
-    influence=mce_influence,
     chance=mce_chance,
     by_unit=True,
+    jumping=True,
 )
 def mce(view: View, *, bins: int = 15, binning: str = "width", closed: str = "right") -> float:
     """Maximum calibration error, max over non-empty bins of |mean confidence - accuracy|.
@@ -468,7 +474,7 @@ def debiased_parts(view: View, bins: int, binning: str, of: str) -> list[Binned]
     for column in view.class_columns():
         sure = column.probs
         cut = width_edges(bins) if binning == "width" else split_edges(sure, bins, column.weights)
-        parts.append(Binned(bin_of(sure, cut), len(cut) - 1, sure, sure - column.hits, column.weights, None))
+        parts.append(Binned(bin_of(sure, cut), len(cut) - 1, sure, column.hits, column.weights, None))
     return parts
 
 
@@ -493,7 +499,7 @@ def debiased_square_of(part: Binned) -> float:
     count = part.sums()
     full = count > 0
     count = count[full]
-    gaps, confidence = part.sums(part.residual)[full] / count, part.sums(part.sure)[full] / count
+    gaps, confidence = part.sums(part.residual_of)[full] / count, part.sums(part.sure)[full] / count
     number = part.effective_counts()[full]
     noise = (confidence - gaps) * (1 - confidence + gaps) / np.maximum(number - 1, 1e-9)
     return max(0.0, float((count * np.where(number > 1.5, gaps**2 - noise, 0.0)).sum() / count.sum()))

@@ -94,7 +94,7 @@ def interval_of(
     how: str = THEORY,
     seed: int = 0,
 ) -> Bounds:
-    """The 95 % interval of a metric; it holds the value and stays in the metric's range.
+    """The 95 % interval of a metric; it holds the value and stays in the metric's range. Unknown where none would hold.
 
     By theory where the metric has influence values, else, or if asked for, from resamples.
     """
@@ -103,7 +103,7 @@ def interval_of(
         return UNKNOWN
     if spec.whole and not view.predictions.outputs.all_classes and options.get("of") != "top":
         return UNKNOWN
-    if view.base.design.single:
+    if view.base.design.single or jumps(method, options):
         return UNKNOWN
     if how == BOOTSTRAP or spec.influence is None:
         return _within(spec, value, resampling.bootstrap_interval(method, view.base, options, value, chance, seed))
@@ -115,6 +115,11 @@ def interval_of(
         centre = without_noise(method, influence, value, chance)
         return _within(spec, value, error_interval(value, spread, centre, chance.high))
     return shaped_interval(method, value, spread, one_error=influence.one_error, fewest=fewest_of(influence, spread))
+
+
+def jumps(method: Method[MetricSpec], options: Options) -> bool:
+    """Whether it is the largest of noisy gaps, now of this bin and now of that: no interval of it would hold."""
+    return method.spec.jumping or options.get("norm") == "max"
 
 
 def without_noise(method: Method[MetricSpec], influence: Influence | None, value: float, chance: Null) -> float:

@@ -32,7 +32,9 @@ def brier_influence(view: View, *, over: str = "sum") -> Influence:
 
 def gap_influence(view: View) -> Influence:
     """psi of confidence minus accuracy."""
-    return Influence(mean_influence(view, "sureness").psi - mean_influence(view, "correct").psi)
+    gap = view.base.vector("sureness") - view.base.vector("correct")
+    gap -= view.mean("sureness") - view.mean("correct")
+    return Influence(gap)
 
 
 @metric(

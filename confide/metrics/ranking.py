@@ -205,7 +205,7 @@ def augrc(view: View, *, score: Any = "msp") -> float:
         0.167
     """
     ranks = view.ranks(score)
-    return dot(ranks.size, ranks.errors_before + ranks.errors) / 2 / ranks.n**2
+    return sum(dot(part.size, part.errors_before + part.errors) for part in ranks.parts()) / 2 / ranks.n**2
 
 
 def auroc_influence(view: View, *, score: Any = "msp") -> Influence:
@@ -244,8 +244,10 @@ def auroc(view: View, *, score: Any = "msp") -> float:
     right = ranks.n - ranks.wrong
     if right == 0 or ranks.wrong == 0:
         return math.nan
-    below = ranks.wrong - (ranks.errors_before + ranks.errors) / 2
-    return dot(ranks.size - ranks.new_errors, below) / (right * ranks.wrong)
+    above = 0.0
+    for part in ranks.parts():
+        above += dot(part.size - part.new_errors, ranks.wrong - (part.errors_before + part.errors) / 2)
+    return above / (right * ranks.wrong)
 
 
 def precision_influence(hits: Floats, mass: Floats) -> tuple[Floats, Floats]:
@@ -302,11 +304,14 @@ def aupr_success(view: View, *, score: Any = "msp") -> float:
     right = ranks.n - ranks.wrong
     if right == 0:
         return math.nan
-    gained = ranks.size - ranks.new_errors
-    # One precision for a tie; over a run of correct samples k the precisions 1 - E / k sum up.
-    lost = np.where(ranks.tied, gained * ranks.errors / np.where(ranks.accepted > 0, ranks.accepted, 1), 0.0)
-    run = np.flatnonzero(~ranks.tied & (gained > 0))
-    return (right - float(lost.sum()) - dot(ranks.errors[run], ranks.rise[run])) / right
+    lost = 0.0
+    for part in ranks.parts():
+        gained = part.size - part.new_errors
+        # One precision for a tie; over a run of correct samples k the precisions 1 - E / k sum up.
+        of_ties = np.where(part.tied, gained * part.errors / np.where(part.accepted > 0, part.accepted, 1), 0.0)
+        run = np.flatnonzero(~part.tied & (gained > 0))
+        lost += float(of_ties.sum()) + dot(part.errors[run], part.rise[run])
+    return (right - lost) / right
 
 
 def error_influence(view: View, *, score: Any = "msp", form: str = "negated") -> Influence:
@@ -355,16 +360,20 @@ def aupr_error(view: View, *, score: Any = "msp", form: str = "negated") -> floa
     if ranks.wrong == 0:
         return math.nan
     if form == "released":
-        return float((ranks.new_errors * ranks.errors / ranks.accepted).sum() / ranks.wrong)
-    left, errors_left = ranks.n - ranks.before, ranks.wrong - ranks.errors_before
-    tie = np.flatnonzero(ranks.tied & (ranks.new_errors > 0))  # a resample may leave nothing behind a tie
-    total = float((ranks.new_errors[tie] * errors_left[tie] / left[tie]).sum())
-    # Over a run of L errors with Q errors among R samples left, (Q - k) / (R - k) sums to L - (R - Q)(H[R] - H[R - L]).
-    run = np.flatnonzero(~ranks.tied & (ranks.new_errors > 0))
-    if len(run):
-        n = int(ranks.n)
-        rise = harmonic_at(left[run], n) - harmonic_at(ranks.n - ranks.accepted[run], n)
-        total += float(ranks.new_errors[run].sum()) - dot(left[run] - errors_left[run], rise)
+        hits = sum(float((part.new_errors * part.errors / part.accepted).sum()) for part in ranks.parts())
+        return hits / ranks.wrong
+    total = 0.0
+    for part in ranks.parts():
+        left, errors_left = ranks.n - part.before, ranks.wrong - part.errors_before
+        tie = np.flatnonzero(part.tied & (part.new_errors > 0))  # a resample may leave nothing behind a tie
+        total += float((part.new_errors[tie] * errors_left[tie] / left[tie]).sum())
+        # Over a run of L errors with Q errors among R samples left, (Q - k) / (R - k) sums to
+        # L - (R - Q)(H[R] - H[R - L]).
+        run = np.flatnonzero(~part.tied & (part.new_errors > 0))
+        if len(run):
+            n = int(ranks.n)
+            rise = harmonic_at(left[run], n) - harmonic_at(ranks.n - part.accepted[run], n)
+            total += float(part.new_errors[run].sum()) - dot(left[run] - errors_left[run], rise)
     return total / ranks.wrong
 
 
@@ -545,7 +554,8 @@ def largest_coverage(ranks: Ranks, risk: float) -> float:
     following = int(good[-1]) + 1 if len(good) else 0
     if following < len(ranks.accepted) and not ranks.tied[following] and risk < 1:
         # A run of errors follows: the first few may still be allowed, (E + k) / (A + k) <= risk.
-        room = (risk * ranks.before[following] - ranks.errors_before[following]) / (1 - risk)
+        errors = float(ranks.errors[following - 1]) if following else 0.0
+        room = (risk * reached - errors) / (1 - risk)
         reached += max(0, math.floor(room * (1 + 1e-12)))
     return reached / ranks.n
 

@@ -48,32 +48,39 @@ class Sorted:
         return bool(self.tied.any())
 
 
+SEGMENTS_AT_ONCE = 1 << 16
+"""Segments of a `RankPart`: what sums need of each would take more memory than all samples have otherwise."""
+
+
 @dataclass(frozen=True, eq=False)
-class Ranks:
-    """At every segment's end, from the safest: samples accepted so far and errors among them."""
+class RankPart:
+    """Some segments of `Ranks` in a row: `reached` and `missed` are accepted and errors before, between and after."""
 
-    accepted: Floats
-    errors: Floats
+    reached: Floats
+    missed: Floats
     tied: Flags
-    whole: bool = True  # whether these are whole numbers
+    whole: bool
+    n: float
 
     @property
-    def n(self) -> float:
-        return float(self.accepted[-1])
-
-    @property
-    def wrong(self) -> float:
-        return float(self.errors[-1])
-
-    @cached_property
     def before(self) -> Floats:
         """Accepted before each segment."""
-        return np.concatenate(([0.0], self.accepted[:-1]))
+        return self.reached[:-1]
 
-    @cached_property
+    @property
+    def accepted(self) -> Floats:
+        """Accepted up to the end of each."""
+        return self.reached[1:]
+
+    @property
     def errors_before(self) -> Floats:
         """Errors accepted before each segment."""
-        return np.concatenate(([0.0], self.errors[:-1]))
+        return self.missed[:-1]
+
+    @property
+    def errors(self) -> Floats:
+        """Errors up to the end of each."""
+        return self.missed[1:]
 
     @cached_property
     def size(self) -> Floats:
@@ -88,9 +95,42 @@ class Ranks:
     @cached_property
     def rise(self) -> Floats:
         """Sum of 1 / k over the ranks k of each segment; between whole numbers as the digamma function has it."""
-        if not self.whole:
-            return np.diff(harmonic_between(self.accepted), prepend=0.0)
-        return np.diff(harmonic_at(self.accepted, int(self.n)), prepend=0.0)
+        sums = harmonic_at(self.reached, int(self.n)) if self.whole else harmonic_between(self.reached)
+        if self.reached[0] == 0:
+            sums[0] = 0.0
+        return np.diff(sums)
+
+
+@dataclass(frozen=True, eq=False)
+class Ranks:
+    """At every segment's end, from the safest: samples accepted so far and errors among them."""
+
+    accepted: NDArray[Any]
+    errors: NDArray[Any]
+    tied: Flags
+    whole: bool = True  # whether these are whole numbers
+
+    @classmethod
+    def counted(cls, ordered: Sorted) -> Ranks:
+        """Of samples that count alike, in as few bits as hold them."""
+        return cls(ordered.ends + 1, np.cumsum(ordered.wrong, dtype=ordered.ends.dtype)[ordered.ends], ordered.tied)
+
+    @property
+    def n(self) -> float:
+        return float(self.accepted[-1])
+
+    @property
+    def wrong(self) -> float:
+        return float(self.errors[-1])
+
+    def parts(self) -> Iterator[RankPart]:
+        """All segments, some at a time."""
+        for first in range(0, len(self.accepted), SEGMENTS_AT_ONCE):
+            part, held = slice(first, first + SEGMENTS_AT_ONCE), slice(max(first - 1, 0), first + SEGMENTS_AT_ONCE)
+            reached, missed = (v[held].astype(np.float64) for v in (self.accepted, self.errors))
+            if first == 0:
+                reached, missed = np.append(0.0, reached), np.append(0.0, missed)
+            yield RankPart(reached, missed, self.tied[part], self.whole, self.n)
 
     @cached_property
     def area(self) -> float:
@@ -99,17 +139,18 @@ class Ranks:
         Within a tie the expected errors rise linearly, within a run they do anyway, so the risks of a segment of m
         samples with e errors sum to e + (E - A e / m)(1 / (A + 1) + ... + 1 / (A + m)).
         """
-        share = self.new_errors / np.where(self.size > 0, self.size, 1)
-        share *= self.before
-        np.subtract(self.errors_before, share, out=share)
-        return (self.wrong + dot(share, self.rise)) / self.n
+        total = self.wrong
+        for part in self.parts():
+            share = part.new_errors / np.where(part.size > 0, part.size, 1)
+            share *= part.before
+            total += dot(np.subtract(part.errors_before, share, out=share), part.rise)
+        return total / self.n
 
 
 def ranks_of(ordered: Sorted, weights: Floats | None = None, whole: bool = True) -> Ranks:
     """Running counts of sorted samples; weights, such as how often a resample drew each, in sorted order."""
     if weights is None:
-        errors = np.cumsum(ordered.wrong, dtype=np.int32)[ordered.ends].astype(np.float64)
-        return Ranks((ordered.ends + 1).astype(np.float64), errors, ordered.tied)
+        return Ranks.counted(ordered)
     accepted, errors = np.cumsum(weights), np.cumsum(weights * ordered.wrong)
     return Ranks(accepted[ordered.ends], errors[ordered.ends], ordered.tied, whole)
 
@@ -122,14 +163,16 @@ def dot(left: Floating, right: Floating) -> float:
 def segments(same: Flags, wrong: Flags) -> tuple[Indices, Flags]:
     """Ends and kinds of the segments; `same[i]` says that samples i and i + 1 have one score."""
     cut = wrong[1:] != wrong[:-1]
+    kind = np.int32 if len(wrong) < 1 << 31 else np.int64
     if not same.any():
-        ends = np.append(np.flatnonzero(cut), len(wrong) - 1)
+        ends = np.append(np.flatnonzero(cut), len(wrong) - 1).astype(kind)
         return ends, np.zeros(len(ends), dtype=bool)
     beside = np.zeros(len(same), dtype=bool)
     beside[1:] |= same[:-1]
     beside[:-1] |= same[1:]
-    cut = (cut | beside) & ~same
-    ends = np.append(np.flatnonzero(cut), len(wrong) - 1)
+    cut |= beside
+    cut &= ~same
+    ends = np.append(np.flatnonzero(cut), len(wrong) - 1).astype(kind)
     tied = np.zeros(len(ends), dtype=bool)
     tied[ends > 0] = same[ends[ends > 0] - 1]
     return ends, tied

@@ -21,7 +21,7 @@ from confide.numerics.logistic import fit_logistic
 from confide.predictions import Predictions
 from confide.random import uneven_shares
 from confide.results import Z
-from confide.types import Floats, JsonObject
+from confide.types import ClassIndices, Floats, JsonObject
 
 BANDS = 5
 """Bands of confidence within which calibration is watched."""
@@ -41,7 +41,7 @@ class WatchBatch:
     """What estimates read of a set of predictions; `COLUMNS` where they are known."""
 
     confidence: Floats
-    classes: tuple[int, ...] | None = None
+    classes: ClassIndices | None = None
     difficulty: Floats | None = None
     distance: Floats | None = None
 
@@ -49,7 +49,7 @@ class WatchBatch:
     def of(cls, predictions: Predictions) -> WatchBatch:
         """The batch of predictions; `COLUMNS` are columns of them."""
         facts = predictions.facts
-        known = None if facts.predicted is None else tuple(int(k) for k in facts.prediction.tolist())
+        known = None if facts.predicted is None else facts.prediction.cpu().numpy().astype(np.int64, copy=False)
         columns = {}
         for name in COLUMNS:
             if name in predictions.columns:
@@ -62,7 +62,7 @@ class WatchBatch:
     def take(self, rows: NDArray[np.int64]) -> WatchBatch:
         """The batch of these rows; one may come twice."""
         columns = {name: values[rows] for name in COLUMNS if (values := getattr(self, name)) is not None}
-        classes = None if self.classes is None else tuple(self.classes[k] for k in rows)
+        classes = None if self.classes is None else self.classes[rows]
         return WatchBatch(self.confidence[rows], classes, **columns)
 
 
@@ -361,9 +361,9 @@ def _kolmogorov_smirnov(name: str, values: Floats, quantiles: tuple[float, ...],
     return Drift(name, distance, float(kolmogorov(max(0.0, distance - 1 / len(known)) * size)))
 
 
-def _class_drift(classes: Sequence[int], counts: tuple[int, ...]) -> Drift:
+def _class_drift(classes: ClassIndices, counts: tuple[int, ...]) -> Drift:
     """Half the sum of |share here - share in the reference|, and the p of the chi-squared test of the two tables."""
-    size = max(len(counts), max(classes, default=-1) + 1)
+    size = max(len(counts), int(classes.max(initial=-1)) + 1)
     here = np.bincount(classes, minlength=size).astype(np.float64)
     there = np.bincount(np.arange(len(counts)), weights=counts, minlength=size)
     distance = float(np.abs(here / here.sum() - there / there.sum()).sum() / 2)

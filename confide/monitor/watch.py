@@ -7,6 +7,7 @@ A watch is rebuilt from that file alone, so a killed process loses at most the l
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
@@ -25,7 +26,7 @@ from confide.monitor.estimates import COLUMNS, AccuracyEstimate, Drift, WatchBat
 from confide.numerics.binomial import clopper_pearson
 from confide.predictions import Predictions
 from confide.results import LEVEL, OperatingPoint
-from confide.types import JsonObject
+from confide.types import ClassIndices, Flags, Floats, JsonObject
 
 SAMPLING = (
     "The alarms hold if the labelled samples are a random draw of those predicted, or carry weights (1 / how likely "
@@ -85,25 +86,24 @@ class Alarm:
         return f"ALARM: {self.promise} does not hold (raised at label {self.raised_at:,} of {self.labelled:,})"
 
 
-@dataclass
+UNLABELLED = -1
+
+
+@dataclass(eq=False)
 class _BatchState:
-    """A batch with its samples' places, as the file has it."""
+    """A batch as the file has it; its samples have the places from `first` on among those of the watch."""
 
     name: str
     time: str
+    first: int
     batch: WatchBatch
-    accepted: int
+    accepted: Flags
+    labels: ClassIndices = field(init=False)
     labelled: int = 0
     right: int = 0
 
-
-@dataclass
-class _Sample:
-    batch: _BatchState
-    predicted: int | None
-    confidence: float
-    accepted: bool
-    label: int | None = None
+    def __post_init__(self) -> None:
+        self.labels = np.full(len(self.accepted), UNLABELLED, dtype=np.int64)
 
 
 @dataclass
@@ -116,7 +116,8 @@ class _State:
     most_weight: float
     point: OperatingPoint | None
     batches: list[_BatchState] = field(default_factory=list)
-    samples: dict[str, _Sample] = field(default_factory=dict)
+    places: dict[str, int] = field(default_factory=dict)
+    """Of every sample by its id."""
     early: dict[str, tuple[int, float]] = field(default_factory=dict)
     """Labels, with their weights, of samples whose predictions have not come yet."""
     risk_wealth: Wealth = field(init=False)
@@ -136,62 +137,70 @@ class _State:
             self._add_predictions(record)
         else:
             own = record["labels"]
-            self._add_labels(list(zip(own["ids"], own["labels"], own["weights"], strict=True)))
+            if not len(own["ids"]) == len(own["labels"]) == len(own["weights"]):
+                raise ValueError("labels must have an id and a weight each")
+            self._add_labels(own["ids"], np.asarray(own["labels"], np.int64), np.asarray(own["weights"], np.float64))
+
+    def batch_at(self, place: int) -> _BatchState:
+        """The batch of the sample at a place."""
+        return self.batches[bisect_right(self.batches, place, key=lambda own: own.first) - 1]
 
     def label_of(self, name: str) -> int | None:
         """The label of a sample, also of one whose prediction has not come yet; None where none has come."""
-        sample = self.samples.get(name)
-        return sample.label if sample else self.early.get(name, (None, 1.0))[0]
+        if name not in self.places:
+            return self.early.get(name, (None, 1.0))[0]
+        own = self.batch_at(self.places[name])
+        label = int(own.labels[self.places[name] - own.first])
+        return None if label == UNLABELLED else label
 
     def _add_predictions(self, record: JsonObject) -> None:
         own = record["predictions"]
         columns = {k: np.asarray(own[k], dtype=np.float64) for k in COLUMNS if k in own}
-        classes = tuple(own["classes"]) if "classes" in own else None
+        named = own.get("classes", [])
+        if any(kind is not int for kind in set(map(type, named))) or not 0 <= max(named, default=0) < MOST_CLASSES:
+            raise ValueError("predicted classes must be class indices")
+        classes = np.asarray(named, dtype=np.int64) if "classes" in own else None
         confidence = np.asarray(own["confidence"], dtype=np.float64)
-        parts = (own["ids"], own["accepted"], confidence, classes or confidence, *columns.values())
+        parts = (own["ids"], own["accepted"], confidence, *([] if classes is None else [classes]), *columns.values())
         inside = bool((np.abs(confidence - 0.5) <= 0.5 + 1e-6).all())  # a sum of shares may round beyond 1
         if len({len(part) for part in parts}) > 1 or not len(confidence) or not inside:
             raise ValueError("a batch must have one confidence from 0 to 1 a sample")
-        if classes and not (all(type(k) is int for k in classes) and 0 <= min(classes) <= max(classes) < MOST_CLASSES):
+        if classes is not None and classes.min() < 0:
             raise ValueError("predicted classes must be class indices")
-        batch = check_record(
-            _BatchState(
-                record["name"], record["time"], WatchBatch(confidence, classes, **columns), int(sum(own["accepted"]))
-            )
-        )
-        self.batches.append(batch)
-        arrived = []
-        for k, name in enumerate(own["ids"]):
-            predicted = None if classes is None else classes[k]
-            self.samples[name] = _Sample(batch, predicted, own["confidence"][k], bool(own["accepted"][k]))
-            if name in self.early:
-                arrived.append((name, *self.early.pop(name)))
-        self._add_labels(arrived)
+        accepted = np.asarray(own["accepted"]).astype(bool)
+        first, batch = len(self.places), WatchBatch(confidence, classes, **columns)
+        self.batches.append(check_record(_BatchState(record["name"], record["time"], first, batch, accepted)))
+        self.places.update(zip(own["ids"], range(first, first + len(confidence)), strict=True))
+        if len(self.places) != first + len(confidence):
+            raise ValueError("a batch must not have a sample that came before")
+        arrived = [name for name in own["ids"] if name in self.early] if self.early else []
+        waited = [self.early.pop(name) for name in arrived]
+        self._add_labels(arrived, np.array([k for k, _ in waited], np.int64), np.array([w for _, w in waited]))
 
-    def _add_labels(self, rows: Sequence[tuple[str, int, float]]) -> None:
-        confidence, right, weights, accepted = [], [], [], []
-        for name, label, weight in rows:
-            sample = self.samples.get(name)
-            if sample is None:
-                self.early[name] = (label, weight)
-                continue
-            sample.label = label
-            is_right = label == 1 if sample.predicted is None else label == sample.predicted
-            sample.batch.labelled += 1
-            sample.batch.right += is_right
-            confidence.append(sample.confidence)
-            right.append(float(is_right))
-            weights.append(weight)
-            accepted.append(sample.accepted)
-        if not right:
+    def _add_labels(self, names: Sequence[str], labels: ClassIndices, weights: Floats) -> None:
+        places = np.array([self.places.get(name, -1) for name in names], dtype=np.int64)
+        for k in np.flatnonzero(places < 0).tolist():
+            self.early[names[k]] = (int(labels[k]), float(weights[k]))
+        here = places >= 0
+        if not here.any():
             return
-        correct, weight_values = np.array(right), np.array(weights)
+        places, labels, weight_values = places[here], labels[here], weights[here]
+        confidence, correct = np.empty(len(places)), np.empty(len(places))
+        used = np.empty(len(places), dtype=bool)
+        of_batch = np.searchsorted([own.first for own in self.batches], places, side="right") - 1
+        for k in np.unique(of_batch).tolist():
+            own, rows = self.batches[k], np.flatnonzero(of_batch == k)
+            inner = places[rows] - own.first
+            own.labels[inner] = labels[rows]
+            correct[rows] = labels[rows] == (1 if own.batch.classes is None else own.batch.classes[inner])
+            confidence[rows], used[rows] = own.batch.confidence[inner], own.accepted[inner]
+            own.labelled += len(rows)
+            own.right += int(correct[rows].sum())
         bands, tolerance = np.array(self.reference.bands), np.array(self.reference.tolerance)
         self.calibration_wealth.add(
-            *calibration_bets(correct, np.array(confidence), bands, tolerance, weight_values, self.most_weight)
+            *calibration_bets(correct, confidence, bands, tolerance, weight_values, self.most_weight)
         )
-        if self.risk is not None and any(accepted):
-            used = np.array(accepted)
+        if self.risk is not None and used.any():
             self.risk_wealth.add(*risk_bets(1 - correct[used], self.risk, weight_values[used], self.most_weight))
 
 
@@ -312,13 +321,13 @@ class Monitor:
             labels = predictions.facts.correct.long().tolist()
         with appending(self.file) as lines:
             self._read(lines)
-            new = [k for k, sample in enumerate(ids) if self._is_new(sample, k, batch)]
+            new = self._new_of(ids, batch)
             if not new:
                 self._take_labels(lines, ids, labels, None)
-                return self.batches[self.state.batches.index(self.state.samples[ids[0]].batch)]
+                return self._report(self.state.batches.index(self.state.batch_at(self.state.places[ids[0]])))
             own: JsonObject = {"ids": [ids[k] for k in new], "confidence": batch.confidence[new].tolist()}
             if batch.classes is not None:
-                own["classes"] = [batch.classes[k] for k in new]
+                own["classes"] = batch.classes[new].tolist()
             for column in COLUMNS:
                 values = getattr(batch, column)
                 if values is not None:
@@ -327,7 +336,7 @@ class Monitor:
             label = name or f"batch {len(self.state.batches) + 1}"
             self._write(lines, {"predictions": own, "name": label, "time": _now()})
             self._take_labels(lines, ids, labels, None)
-        return self.batches[-1]
+        return self._report(len(self.state.batches) - 1)
 
     def labels(self, ids: Iterable[Any], labels: Iterable[Any], weights: Iterable[float] | None = None) -> list[Alarm]:
         """Add labels as they come, also before their predictions, and look at the alarms.
@@ -397,17 +406,22 @@ class Monitor:
             raise InputError(f"the label of sample '{sample}' must be a class from 0 to {most}, got {label!r}")
         return index
 
-    def _is_new(self, name: str, k: int, batch: WatchBatch) -> bool:
-        sample = self.state.samples.get(name)
-        if sample is None:
-            return True
-        predicted = None if batch.classes is None else batch.classes[k]
-        if sample.predicted != predicted or abs(sample.confidence - float(batch.confidence[k])) > 1e-9:
-            raise InputError(
-                f"sample '{name}' came before with another prediction; an id must be one sample for the whole watch: "
-                "give ids that do not start again with every batch"
-            )
-        return False
+    def _new_of(self, ids: Sequence[str], batch: WatchBatch) -> list[int]:
+        """Which samples have not come before; those that have must have come with the same prediction."""
+        places = self.state.places
+        for k, name in enumerate(ids):
+            if name not in places:
+                continue
+            before = self.state.batch_at(places[name])
+            at = places[name] - before.first
+            both = before.batch.classes, batch.classes
+            same = both[0] is both[1] if both[0] is None or both[1] is None else both[0][at] == both[1][k]
+            if not same or abs(before.batch.confidence[at] - batch.confidence[k]) > 1e-9:
+                raise InputError(
+                    f"sample '{name}' came before with another prediction; an id must be one sample for the whole "
+                    "watch: give ids that do not start again with every batch"
+                )
+        return [k for k, name in enumerate(ids) if name not in places]
 
     # The file.
 
@@ -441,9 +455,15 @@ class Monitor:
             self._offset += len(line)
 
     def _write(self, lines: Any, record: JsonObject) -> None:
-        lines.write(json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
+        line = json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        lines.write(line)
         lines.flush()
-        self._read(lines)
+        if self._state is None:
+            self._read(lines)
+            return
+        # As if it were read again: JSON keeps every digit.
+        self._state.add(record)
+        self._offset += len(line)
 
     # Reading.
 
@@ -455,26 +475,25 @@ class Monitor:
     @property
     def batches(self) -> list[BatchReport]:
         """Every batch so far, oldest first."""
-        reports = []
-        for number, own in enumerate(self.state.batches, 1):
-            drift = self.reference.drift(own.batch)
-            # delta / (k (k + 1)) for batch k: false claims of drift stay below delta over all batches together.
-            level = self.state.delta / (number * (number + 1)) / max(len(drift), 1)
-            reports.append(
-                BatchReport(
-                    own.name,
-                    own.time,
-                    len(own.batch.confidence),
-                    own.accepted,
-                    float(own.batch.confidence.mean()),
-                    self.reference.estimates(own.batch),
-                    drift,
-                    tuple(d.what for d in drift if d.p_value < level),
-                    own.labelled,
-                    own.right,
-                )
-            )
-        return reports
+        return [self._report(k) for k in range(len(self.state.batches))]
+
+    def _report(self, place: int) -> BatchReport:
+        own, number = self.state.batches[place], place + 1
+        drift = self.reference.drift(own.batch)
+        # delta / (k (k + 1)) for batch k: false claims of drift stay below delta over all batches together.
+        level = self.state.delta / (number * (number + 1)) / max(len(drift), 1)
+        return BatchReport(
+            own.name,
+            own.time,
+            len(own.batch.confidence),
+            int(own.accepted.sum()),
+            float(own.batch.confidence.mean()),
+            self.reference.estimates(own.batch),
+            drift,
+            tuple(d.what for d in drift if d.p_value < level),
+            own.labelled,
+            own.right,
+        )
 
     @property
     def alarms(self) -> list[Alarm]:

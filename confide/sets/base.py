@@ -136,7 +136,8 @@ class SetScore:
 
     def of_labels(self, predictions: Predictions, labels: Tensor) -> Floats:
         """The score of every sample's label."""
-        return label_scores([self], predictions, labels)[0]
+        scores: Floats = label_scores([self], predictions, labels)[0]
+        return scores
 
     def admitted(
         self, predictions: Predictions, limits: Floats, top: bool, out: Flags | None = None
