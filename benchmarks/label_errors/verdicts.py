@@ -5,8 +5,9 @@
 
 FOLDER holds what there is of: lite0.npz and pixels.npz (features of the first CIFAR-10 training images in their
 order, with the published labels), banking.npz and clinc.npz (of texts), nette.npz (of other images), and cifar10n.npz
-(labels that people gave to the training images); `python -m benchmarks.label_errors.inputs FOLDER ...` fills it. The embedded Fashion-MNIST sample joins them with its own features and with pixels. Wrong labels are
-planted at random (0, 2, 5, 20 %) or are those of people.
+(labels that people gave to the training images); `python -m benchmarks.label_errors.inputs FOLDER ...` fills it. The
+embedded Fashion-MNIST sample joins them with its own features and with pixels. Wrong labels are planted at random (0,
+2, 5, 20 %) or are those of people.
 """
 
 from __future__ import annotations
