@@ -4,10 +4,10 @@
     python -m benchmarks.label_errors.verdicts FOLDER --only Fashion --outcomes outcomes.jsonl     (one part of it)
 
 FOLDER holds what there is of: lite0.npz and pixels.npz (features of the first CIFAR-10 training images in their
-order, with the published labels; `confide score DATA --write-features FILE` makes such files), banking.npz and
-clinc.npz (of texts), nette.npz (of other images), and cifar10n.npz (labels that people gave to the
-training images). The embedded Fashion-MNIST sample joins them with its own features and with pixels. Wrong labels are
-planted at random (0, 2, 5, 20 %) or are those of people.
+order, with the published labels), banking.npz and clinc.npz (of texts), nette.npz (of other images), and cifar10n.npz
+(labels that people gave to the training images); `python -m benchmarks.label_errors.inputs FOLDER ...` fills it. The
+embedded Fashion-MNIST sample joins them with its own features and with pixels. Wrong labels are planted at random (0,
+2, 5, 20 %) or are those of people.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ import platform
 import subprocess
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -158,21 +160,29 @@ def out_of_fold(rows: np.ndarray, labels: np.ndarray) -> Predictions:
     return Predictions.from_probs(cross_val_predict(model, rows, labels, cv=5, method="predict_proba"), labels)
 
 
-def measured(folder: Path, seeds: range, only: str) -> list[Outcome]:
+def judged(cell: Cell) -> list[Outcome]:
+    """One outcome, and another of predictions alone where the cell asks for it."""
+    began = time.perf_counter()
+    outcomes = [counted(cell, difficulty.verdicts(cell.rows, cell.labels), cell.data)]
+    if cell.data.startswith("Fashion-MNIST, cached, 2"):
+        alone = difficulty.verdicts(predictions=out_of_fold(cell.rows, cell.labels))
+        outcomes.append(counted(cell, alone, f"{cell.data}, predictions alone"))
+    print(outcomes[0], f"{time.perf_counter() - began:.1f} s", flush=True)
+    return outcomes
+
+
+def measured(folder: Path, seeds: range, only: str, jobs: int) -> list[Outcome]:
     """One outcome for each data set and kind of errors, all draws together."""
     totals: dict[tuple[str, str], Outcome] = {}
-    for cell in itertools.chain(cells(folder, seeds), simulated(seeds)):
-        if not f"{cell.data}, {cell.errors}".startswith(only):
-            continue
-        began = time.perf_counter()
-        outcomes = [counted(cell, difficulty.verdicts(cell.rows, cell.labels), cell.data)]
-        if cell.data.startswith("Fashion-MNIST, cached, 2"):
-            alone = difficulty.verdicts(predictions=out_of_fold(cell.rows, cell.labels))
-            outcomes.append(counted(cell, alone, f"{cell.data}, predictions alone"))
-        for outcome in outcomes:
+    asked = (
+        cell
+        for cell in itertools.chain(cells(folder, seeds), simulated(seeds))
+        if f"{cell.data}, {cell.errors}".startswith(only)
+    )
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        for outcome in itertools.chain.from_iterable(pool.map(judged, asked)):
             key = (outcome.data, outcome.errors)
             totals[key] = totals[key] + outcome if key in totals else outcome
-        print(outcomes[0], f"{time.perf_counter() - began:.1f} s", flush=True)
     return list(totals.values())
 
 
@@ -213,12 +223,13 @@ def main() -> None:
     parser.add_argument(
         "--only", default="", help="rows of the table that begin so, such as 'CIFAR-10, pixels, 4,096, planted'"
     )
+    parser.add_argument("--jobs", type=int, default=1, help="cells that are judged at a time (default: 1)")
     parser.add_argument("--outcomes", type=Path, help="a file that keeps outcomes of several runs for one page")
     parser.add_argument("-o", "--out", type=Path, default=Path("benchmarks/results/label_verdicts.md"))
     args = parser.parse_args()
     seeds = range(100, 100 + args.seeds)
     command = f"python -m benchmarks.label_errors.verdicts FOLDER --seeds {args.seeds}"
-    outcomes = measured(args.folder, seeds, args.only)
+    outcomes = measured(args.folder, seeds, args.only, args.jobs)
     if args.outcomes:
         with args.outcomes.open("a", encoding="utf-8") as file:
             file.writelines(json.dumps(asdict(outcome)) + "\n" for outcome in outcomes)

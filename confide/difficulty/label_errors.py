@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -45,6 +46,7 @@ class LabelFit:
     deviation: Floats  # distance to the suggested class's Gaussian, in robust deviations from its median
     false_chance: Floats  # estimated chance that the label is right although another class fits better; 1 where none
     false_chance_sd: Floats  # how unsure that estimate is
+    tail: ClassIndices  # from which fitted tail the chance comes: those of one tail err together; -1 where none
     mirror_chance: Floats  # false_chance of the sample's mirror image, whose label is right; 1 where it is no suspect
     temperature: float
 
@@ -158,36 +160,34 @@ def _judge(posteriors: _Posteriors, mirrored: _Posteriors | None = None, *, esti
     """
     labels, classes = posteriors.labels, posteriors.num_classes
     # Confident learning's threshold of a class: the mean posterior of it among its own samples.
-    sums, margins = np.zeros(classes), torch.zeros((classes, classes), dtype=torch.float64)
-    tops, distances = [], []
+    sums = np.zeros(classes)
+    leads, distances = [], []
     for own, log_posterior, distance in posteriors:
         of_label = log_posterior.gather(1, torch.as_tensor(own, device=log_posterior.device)[:, None])
         np.add.at(sums, own, of_label.squeeze(1).exp().cpu().numpy())
-        best, top = log_posterior.max(dim=1, keepdim=True)
-        margins = margins.to(best.device).index_add_(0, top.squeeze(1), (best - log_posterior).to(margins.dtype))
-        tops.append(top.squeeze(1).cpu().numpy())
+        leads.append(_lead(log_posterior))
         distances.append(distance.cpu().numpy())
     thresholds = sums / np.maximum(np.bincount(labels, minlength=classes), 1)
     to_top = np.concatenate(distances)
     deviation = _deviation(to_top, to_top)
-    of_top = np.maximum(np.bincount(np.concatenate(tops), minlength=classes), 1)
-    pairs = _PairCounts(margins.cpu().numpy() / of_top[:, None], deviation)
+    pairs = _PairCounts(np.concatenate(leads), deviation)
     parts = []
     for own, log_posterior, _ in posteriors:
         parts.append(_columns(log_posterior, own, thresholds))
         if estimate:
             pairs.add(log_posterior, own)
     columns: list[Any] = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    chances = np.ones(len(labels)), np.zeros(len(labels)), np.ones(len(labels))
+    n = len(labels)
+    chances = np.ones(n), np.zeros(n), np.full(n, -1), np.ones(n)
     if estimate:
         images = None
         if mirrored is not None:
-            blocks = [(_columns(own, of, thresholds), far.cpu().numpy()) for of, own, far in mirrored]
-            _, suspicion, suggested, *_ = (np.concatenate(c) for c in zip(*(block for block, _ in blocks), strict=True))
-            far_off = _deviation(np.concatenate([far for _, far in blocks]), to_top)
-            images = pairs.suspects(labels, suspicion, suggested, far_off)
+            blocks = [(*_columns(own, of, thresholds)[1:3], _lead(own), far.cpu().numpy()) for of, own, far in mirrored]
+            suspicion, suggested, lead, far = (np.concatenate(c) for c in zip(*blocks, strict=True))
+            images = pairs.suspects(suggested != labels, suspicion, lead, _deviation(far, to_top))
         _, suspicion, suggested, *_ = columns
-        chances = pairs.false_chances(labels, pairs.suspects(labels, suspicion, suggested, deviation), images)
+        suspects = pairs.suspects(suggested != labels, suspicion, np.concatenate(leads), deviation)
+        chances = pairs.false_chances(labels, suspects, images)
     return LabelFit(*[*columns, deviation, *chances, posteriors.temperature])
 
 
@@ -196,6 +196,12 @@ def _deviation(distance: Floats, usual: Floats) -> Floats:
     middle = np.median(usual)
     spread = 1.4826 * float(np.median(np.abs(usual - middle)))
     return np.asarray((distance - middle) / max(spread, 1e-12))
+
+
+def _lead(log_posterior: Tensor) -> Floats:
+    """Log odds of the likeliest class against the next."""
+    first = log_posterior.topk(2, dim=1).values.cpu().numpy().astype(np.float64)
+    return np.asarray(first[:, 0] - first[:, 1])
 
 
 def _columns(log_posterior: Tensor, labels: ClassIndices, thresholds: Floats) -> tuple[NDArray[Any], ...]:
@@ -236,9 +242,11 @@ def _temperature(gaussians: Gaussians, values: Any, labels: ClassIndices, clean:
 
 # How many of the suspects are right after all? Take every pair of a sample and a class that is not its likeliest one,
 # and let m be the log odds between the two. Labels that are right fall on such pairs ever more rarely as m grows: r(m)
-# = exp(a - m / 5 - b m^g), by groups of pairs, as some classes are harder to tell apart. Labels that are wrong do not
-# look at the sample, so they fall on pairs of any m alike: a floor f under all of the curves. r + f is fitted to the
-# counts, f is taken at its lower confidence limit with the tails that belong to it, and of the labels at m the share
+# = exp(a - m / 5 - b m^g) + u, by groups of samples: by how far the likeliest class leads the next, and whether the
+# sample is nearer to its class than the median. Only where the lead is short, of samples of which the features make
+# little, is there a u: right labels that are unlikely at any m. Labels that are wrong do not look at the sample, so
+# they fall on pairs of any m alike, in all groups: a floor f under all of the curves. r + f is fitted to the counts,
+# f is taken at its lower confidence limit with the tails that belong to it, and of the labels at m the share
 # r / (r + f) is right.
 
 LEAST_DECAY = 0.2
@@ -246,17 +254,17 @@ LEAST_DECAY = 0.2
 BINS = 320
 FINENESS = 32
 """Bins of log(1 + m), and how many to a unit."""
-PAIR_GROUPS = 3
-"""Tails: pairs are grouped by how close the features hold their classes."""
-FEW_SUSPECTS = 100
-"""Suspects below which there is one tail: three are not known from fewer."""
+LEAD_GROUPS = 3
+"""Tails: samples are grouped by how far their likeliest class leads the next."""
 LEAST_AGREEMENT = 0.5
 """Share of labels that must be the likeliest class: features that miss most labels have no word against one."""
 TAIL_POWERS = (0.35, 0.6, 1.0, 1.7, 2.5)
-TAIL_LOW, TAIL_HIGH = np.array([-2.5, -8.0]), np.array([-0.5, 4.0])
-"""Bounds of a and log b."""
+TAIL_LOW, TAIL_HIGH = np.array([-2.5, -8.0, 0.0]), np.array([-0.5, 4.0, 0.05])
+"""Bounds of a, log b and u."""
 FIT_STEPS = 40
-TAIL_STARTS = [np.array([a, log_b]) for a in (-2.2, -1.5, -0.8) for log_b in np.linspace(-8, 4, 17)]
+TAIL_STARTS = np.array(
+    list(itertools.product((-2.2, -1.5, -0.8), np.linspace(-8, 4, 17).tolist(), (0.0, 1e-5, 1e-4, 1e-3, 1e-2)))
+)
 FLOORS = np.geomspace(1e-6, 0.2, 25)
 HALVINGS = 5
 """Of the step between two of the floors, to find the limit."""
@@ -269,15 +277,13 @@ ALLOWED_LOSS = ONE_SIDED**2 / 2
 class _PairCounts:
     """Pairs of a sample and a class that is not its likeliest, counted by typicality, group of pairs and log odds."""
 
-    def __init__(self, mean_margins: Floats, deviation: Floats) -> None:
-        usual = mean_margins[mean_margins > 0]
-        shares = np.arange(1, PAIR_GROUPS) / PAIR_GROUPS
-        cuts = np.quantile(usual, shares) if len(usual) else np.zeros(0)
-        self.groups = np.searchsorted(cuts, mean_margins)
+    def __init__(self, lead: Floats, deviation: Floats) -> None:
+        self.cuts = np.quantile(lead, np.arange(1, LEAD_GROUPS) / LEAD_GROUPS)
+        self.groups = np.searchsorted(self.cuts, lead)
         # Samples far from every class have large odds of any kind: floors are read off the others.
         self.typical = deviation <= 0
         self.usable = deviation <= ATYPICAL
-        self.counts = np.zeros((2, PAIR_GROUPS, BINS), dtype=np.int64)
+        self.counts = np.zeros((2, LEAD_GROUPS, BINS), dtype=np.int64)
         self.row = self.disagreeing = 0
 
     def add(self, log_posterior: Tensor, labels: ClassIndices) -> None:
@@ -287,59 +293,62 @@ class _PairCounts:
         self.row += len(table)
         top = table.argmax(axis=1)
         self.disagreeing += int((top != labels).sum())
-        place = self._cell(table.max(axis=1, keepdims=True) - table, self.groups[top], self.typical[rows, None])
+        place = self._cell(table.max(axis=1, keepdims=True) - table, self.groups[rows, None], self.typical[rows, None])
         used = np.repeat(self.usable[rows, None], table.shape[1], axis=1)
         used[np.arange(len(table)), top] = False
         self.counts += np.bincount(place[used], minlength=self.counts.size).reshape(self.counts.shape)
 
     def _cell(self, margin: Floats, group: NDArray[Any], typical: NDArray[np.bool_]) -> NDArray[np.intp]:
         place = np.minimum(FINENESS * np.log1p(margin), BINS - 1).astype(np.intp)
-        return np.asarray((np.where(typical, 0, PAIR_GROUPS) + group) * BINS + place)
+        return np.asarray((np.where(typical, 0, LEAD_GROUPS) + group) * BINS + place)
 
-    def suspects(
-        self, labels: ClassIndices, suspicion: Floats, suggested: ClassIndices, deviation: Floats
-    ) -> _Suspects:
+    def suspects(self, disagrees: NDArray[np.bool_], suspicion: Floats, lead: Floats, deviation: Floats) -> _Suspects:
         """The samples whose label is not their likeliest class, without those that no class fits."""
-        rows = np.flatnonzero((suggested != labels) & (deviation <= ATYPICAL))
-        return _Suspects(rows, self.groups[suggested[rows], labels[rows]], deviation[rows] <= 0, suspicion[rows])
+        rows = np.flatnonzero(disagrees & (deviation <= ATYPICAL))
+        return _Suspects(rows, np.searchsorted(self.cuts, lead[rows]), deviation[rows] <= 0, suspicion[rows])
 
     def false_chances(
         self, labels: ClassIndices, suspects: _Suspects, mirrored: _Suspects | None
-    ) -> tuple[Floats, Floats, Floats]:
-        """For every suspect the estimated chance that its label is right and the standard deviation of that estimate;
-        1 and 0 for all where no floor is sure. Then the chance of each mirror image that is a suspect, 1 elsewhere.
+    ) -> tuple[Floats, Floats, ClassIndices, Floats]:
+        """For every suspect the estimated chance that its label is right, the standard deviation of that estimate and
+        the tail that it comes from; 1, 0 and -1 for all where no floor is sure. Then the chance of each mirror image
+        that is a suspect, 1 elsewhere.
         """
         n = len(labels)
-        chances, deviations, mirror_chances = np.ones(n), np.zeros(n), np.ones(n)
+        chances, deviations, of_tail, mirror_chances = np.ones(n), np.zeros(n), np.full(n, -1), np.ones(n)
         agreeing = n - self.disagreeing
         if not len(suspects.rows) or agreeing < LEAST_AGREEMENT * n:
-            return chances, deviations, mirror_chances
+            return chances, deviations, of_tail, mirror_chances
         pairs, counts = self.counts, np.zeros(self.counts.size, dtype=np.int64)
         np.add.at(counts, self._cell(suspects.margin, suspects.group, suspects.typical), 1)
         labelled = counts.reshape(pairs.shape)
         one_law = not labelled[0].any()  # a handful of suspects, none of them near its class: they share the others'
         if one_law:
             pairs, labelled = pairs.sum(axis=0, keepdims=True), labelled.sum(axis=0, keepdims=True)
-        one_tail = labelled[0].sum() < FEW_SUSPECTS
-        if one_tail:
-            pairs, labelled = pairs.sum(axis=1, keepdims=True), labelled.sum(axis=1, keepdims=True)
-        fitted = _fit_floor([_TailFits(*counts) for counts in zip(pairs[0], labelled[0], strict=True)])
+        together = [counts.sum(axis=1, keepdims=True) for counts in (pairs, labelled)]
+        fits = _FloorFit(*together), _FloorFit(pairs, labelled)
+        # As many tails as the counts show: one, unless three fit them better than chance allows.
+        gain = 2 * (fits[0].whole_loss() - fits[1].whole_loss())
+        one_tail = gain < chi2.ppf(0.95, fits[1].freedom - fits[0].freedom)
+        fit = fits[0] if one_tail else fits[1]
+        fitted = fit.lower_limit()
         if fitted is None:
-            return chances, deviations, mirror_chances
-        floor, power = fitted
+            return chances, deviations, of_tail, mirror_chances
+        (floor, power), tails = fitted, fit.tails
         for own in (suspects, *([mirrored] if mirrored is not None else [])):
-            for part, k in np.ndindex(pairs.shape[:2]):
+            for (part, k), tail in tails.items():
                 chosen = (one_law | (own.typical == (part == 0))) & (one_tail | (own.group == k))
                 if not chosen.any():
                     continue
                 rows = own.rows[chosen]
-                right, log_sd = _TailFits(pairs[part, k], labelled[part, k]).at(floor, power, own.margin[chosen])
+                right, log_sd = tail.at(floor, power, own.margin[chosen])
                 chance = right / (right + floor)
                 if own is suspects:
                     chances[rows], deviations[rows] = chance, chance * (1 - chance) * log_sd
+                    of_tail[rows] = part * LEAD_GROUPS + k
                 else:
                     mirror_chances[rows] = chance
-        return chances, deviations, mirror_chances
+        return chances, deviations, of_tail, mirror_chances
 
 
 @dataclass(frozen=True, eq=False)
@@ -355,27 +364,29 @@ class _Suspects:
 class _TailFits:
     """The likeliest tail r(m) of one group of pairs, given the floor under it and its power."""
 
-    def __init__(self, pairs: NDArray[np.int64], labels: NDArray[np.int64]) -> None:
+    def __init__(self, pairs: NDArray[np.int64], labels: NDArray[np.int64], *, flat: bool) -> None:
         cells = np.flatnonzero(pairs)
         self.margin = np.expm1((cells + 0.5) / FINENESS)
         self.labels = labels[cells].astype(np.float64)
         self.others = pairs[cells] - self.labels
+        self.high = TAIL_HIGH if flat else TAIL_HIGH * [1, 1, 0]
+        self.starts = TAIL_STARTS if flat else TAIL_STARTS[TAIL_STARTS[:, 2] == 0]
         self.grids: dict[float, Floats] = {}  # by power, r(m) of every start
 
     def fit(self, floor: float, power: float) -> tuple[float, Floats]:
-        """Minus the log-likelihood, and a and log b: Fisher scoring, damped so that no step loses."""
+        """Minus the log-likelihood, and a, log b and u: Fisher scoring, damped so that no step loses."""
         parameters = self._start(floor, power)
         value, gradient, information = self._terms(parameters, floor, power)
         damping = 1e-3
         for _ in range(FIT_STEPS):
-            held = ((parameters <= TAIL_LOW) & (gradient > 0)) | ((parameters >= TAIL_HIGH) & (gradient < 0))
+            held = ((parameters <= TAIL_LOW) & (gradient > 0)) | ((parameters >= self.high) & (gradient < 0))
             free = ~held
             if not free.any():
                 break
             damped = information[np.ix_(free, free)] + np.diag(damping * information.diagonal()[free] + 1e-9)
-            step = np.zeros(2)
+            step = np.zeros(3)
             step[free] = np.linalg.solve(damped, gradient[free])
-            tried = np.clip(parameters - step, TAIL_LOW, TAIL_HIGH)
+            tried = np.clip(parameters - step, TAIL_LOW, self.high)
             terms = self._terms(tried, floor, power)
             if terms[0] < value:
                 gain, damping = value - terms[0], damping / 10
@@ -391,16 +402,14 @@ class _TailFits:
     def _start(self, floor: float, power: float) -> Floats:
         """The best of a grid: where a tail has died out the likelihood is flat, and a search from there stays there."""
         if power not in self.grids:
-            powered = self.margin**power
-            self.grids[power] = np.stack([_right(start, self.margin, powered) for start in TAIL_STARTS])
+            self.grids[power] = _right(self.starts.T[..., None], self.margin, power)
         rates = np.clip(floor + (1 - floor) * self.grids[power], 1e-12, 1 - 1e-9)
-        return TAIL_STARTS[int(np.argmax(np.log(rates) @ self.labels + np.log1p(-rates) @ self.others))]
+        return np.array(self.starts[int(np.argmax(np.log(rates) @ self.labels + np.log1p(-rates) @ self.others))])
 
     def _terms(self, parameters: Floats, floor: float, power: float) -> tuple[float, Floats, Floats]:
-        """Minus the log-likelihood, its gradient and Fisher's information of a and log b."""
-        right = _right(parameters, self.margin, self.margin**power)
-        rate = np.clip(floor + (1 - floor) * right, 1e-12, 1 - 1e-9)
-        slopes = (1 - floor) * right * self._slopes(parameters, self.margin, power)
+        """Minus the log-likelihood, its gradient and Fisher's information of the parameters."""
+        rate = np.clip(floor + (1 - floor) * _right(parameters, self.margin, power), 1e-12, 1 - 1e-9)
+        slopes = (1 - floor) * self._slopes(parameters, self.margin, power)
         value = -float(self.labels @ np.log(rate) + self.others @ np.log1p(-rate))
         gradient = slopes @ (self.others / (1 - rate) - self.labels / rate)
         return value, gradient, (slopes * ((self.others + self.labels) / (rate * (1 - rate)))) @ slopes.T
@@ -410,39 +419,61 @@ class _TailFits:
         parameters = self.fit(floor, power)[1]
         # What the bounds alone say keeps the information regular where there are few labels.
         known = self._terms(parameters, floor, power)[2] + np.diag(12 / (TAIL_HIGH - TAIL_LOW) ** 2)
-        slopes = self._slopes(parameters, margin, power)
-        log_sd = np.sqrt(np.einsum("in,ij,jn->n", slopes, np.linalg.inv(known), slopes))
-        return _right(parameters, margin, margin**power), log_sd
+        free = self.high > TAIL_LOW
+        slopes = self._slopes(parameters, margin, power)[free]
+        right = _right(parameters, margin, power)
+        sd = np.sqrt(np.einsum("in,ij,jn->n", slopes, np.linalg.inv(known[np.ix_(free, free)]), slopes))
+        return right, sd / right
 
     @staticmethod
     def _slopes(parameters: Floats, margin: Floats, power: float) -> Floats:
-        """Slopes of log r(m) by a and by log b."""
-        return np.stack([np.ones_like(margin), -np.exp(parameters[1]) * margin**power])
+        """Slopes of r(m) by a, log b and u."""
+        decaying = _right(parameters, margin, power) - parameters[2]
+        return np.stack([decaying, -np.exp(parameters[1]) * margin**power * decaying, np.ones_like(margin)])
 
 
-def _right(parameters: Floats, margin: Floats, powered: Floats) -> Floats:
-    exponent = parameters[0] - LEAST_DECAY * margin - np.exp(parameters[1]) * powered
-    return np.asarray(np.exp(np.clip(exponent, -60, 0)))
+def _right(parameters: Floats, margin: Floats, power: float) -> Floats:
+    exponent = parameters[0] - LEAST_DECAY * margin - np.exp(parameters[1]) * margin**power
+    return np.asarray(np.exp(np.clip(exponent, -60, 0)) + parameters[2])
 
 
-def _fit_floor(tails: list[_TailFits]) -> tuple[float, float] | None:
-    """The lower confidence limit of the floor under all tails, and their power there; None where it is 0."""
+class _FloorFit:
+    """One floor under the tails of all groups; of the samples that are near their class it is read."""
 
-    def loss(floor: float) -> tuple[float, float]:
-        return min((sum(tail.fit(floor, power)[0] for tail in tails), power) for power in TAIL_POWERS)
+    def __init__(self, pairs: NDArray[np.int64], labels: NDArray[np.int64]) -> None:
+        several = pairs.shape[1] > 1
+        self.tails = {
+            (part, k): _TailFits(pairs[part, k], labels[part, k], flat=several and k == 0)
+            for part, k in np.ndindex(pairs.shape[:2])
+        }
+        self.typical = [tail for (part, _), tail in self.tails.items() if part == 0]
+        self.others = [tail for tail in self.tails.values() if tail not in self.typical]
+        self.freedom = sum(int((tail.high > TAIL_LOW).sum()) for tail in self.tails.values())
+        self.losses = {floor: self.loss(floor)[0] for floor in (0.0, *FLOORS.tolist())}
+        place = min(self.losses, key=self.losses.__getitem__)
+        self.losses |= {near: self.loss(near)[0] for near in (0.78 * place, 1.28 * place)}  # the best is near it
+        self.best = min(self.losses, key=self.losses.__getitem__)
 
-    losses = {floor: loss(floor)[0] for floor in (0.0, *FLOORS.tolist())}
-    place = min(losses, key=losses.__getitem__)
-    losses |= {near: loss(near)[0] for near in (0.78 * place, 1.28 * place)}  # the best lies between two of them
-    best = min(losses, key=losses.__getitem__)
-    limit = losses[best] + ALLOWED_LOSS
-    if losses[0.0] <= limit:
-        return None
-    low, high = max(floor for floor in losses if floor < best and losses[floor] > limit), best
-    for _ in range(HALVINGS):
-        middle = float(np.sqrt(low * high)) if low else high / 2
-        low, high = (low, middle) if loss(middle)[0] <= limit else (middle, high)
-    return high, loss(high)[1]
+    def loss(self, floor: float) -> tuple[float, float]:
+        """Minus the log-likelihood, and the power that all tails share."""
+        return min((sum(tail.fit(floor, power)[0] for tail in self.typical), power) for power in TAIL_POWERS)
+
+    def whole_loss(self) -> float:
+        """Minus the log-likelihood of all tails at the best floor."""
+        value, power = self.loss(self.best)
+        return value + sum(tail.fit(self.best, power)[0] for tail in self.others)
+
+    def lower_limit(self) -> tuple[float, float] | None:
+        """The lower confidence limit of the floor, and the tails' power there; None where it is 0."""
+        losses, best = self.losses, self.best
+        limit = losses[best] + ALLOWED_LOSS
+        if losses[0.0] <= limit:
+            return None
+        low, high = max(floor for floor in losses if floor < best and losses[floor] > limit), best
+        for _ in range(HALVINGS):
+            middle = float(np.sqrt(low * high)) if low else high / 2
+            low, high = (low, middle) if self.loss(middle)[0] <= limit else (middle, high)
+        return high, self.loss(high)[1]
 
 
 @dataclass(frozen=True)
@@ -681,7 +712,8 @@ def _listed(
     rows = rows[np.argsort(judged.false_chance[rows], kind="stable")]
     chance, sizes = judged.false_chance[rows], np.arange(1, len(rows) + 1)
     right, coins = np.cumsum(chance), np.cumsum(chance * (1 - chance))
-    limits = (right + ONE_SIDED * np.sqrt(coins + np.cumsum(judged.false_chance_sd[rows]) ** 2)) / sizes
+    unsure = judged.false_chance_sd[rows] * (judged.tail[rows] == np.arange(2 * LEAD_GROUPS)[:, None])
+    limits = (right + ONE_SIDED * np.sqrt(coins + (np.cumsum(unsure, axis=1) ** 2).sum(axis=0))) / sizes
     size = int(sizes[limits <= max_fdr].max(initial=0))
     # Labels of mirror images are right: were they called wrong more often than the estimate allows, the tails are
     # heavier than it knows, and what is called wrong must outweigh the images that would be.

@@ -281,10 +281,10 @@ def test_the_tail_of_right_labels_is_the_likeliest():
     pairs = np.round(4000 * np.exp(-np.arange(40) / 9)).astype(np.int64)
     labels = draw.binomial(pairs, 0.01 + 0.3 * np.exp(-0.3 * np.arange(40) / 3))
     for floor in (0.0, 0.005, 0.02):
-        tails = _TailFits(pairs, labels)
+        tails = _TailFits(pairs, labels, flat=False)
         value, found = tails.fit(floor, 1.0)
-        for step in ((1e-3, 0), (-1e-3, 0), (0, 1e-3), (0, -1e-3)):
-            rate = floor + (1 - floor) * _right(found + step, tails.margin, tails.margin)
+        for step in ((1e-3, 0, 0), (-1e-3, 0, 0), (0, 1e-3, 0), (0, -1e-3, 0)):
+            rate = floor + (1 - floor) * _right(found + step, tails.margin, 1.0)
             other = -(tails.labels * np.log(rate) + tails.others * np.log1p(-rate)).sum()
             assert other > value - 1e-6
 

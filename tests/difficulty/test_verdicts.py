@@ -17,7 +17,7 @@ from confide.difficulty.label_errors import (
     OUTLIER,
     PAIR_GROUPS,
     TAIL_POWERS,
-    _fit_floor,
+    _FloorFit,
     _listed,
     _log_deviation,
     _PairCounts,
@@ -208,6 +208,7 @@ def test_a_short_list_must_be_surer_than_a_long_one_of_the_same_share():
             suggested=np.ones(10 * copies, dtype=int),
             false_chance=np.full(10 * copies, 0.08),
             false_chance_sd=np.zeros(10 * copies),
+            tail=np.zeros(10 * copies, dtype=int),
             mirror_chance=np.ones(10 * copies),
         )
         labels = np.zeros(10 * copies, dtype=int)
@@ -226,6 +227,7 @@ def test_a_list_that_mirror_images_would_fill_too_is_cut_or_empty():
             suggested=np.ones(100, dtype=int),
             false_chance=chance,
             false_chance_sd=np.zeros(100),
+            tail=np.zeros(100, dtype=int),
             mirror_chance=np.append(chance[99 :: -100 // images][:images], np.ones(100 - images)),
         )
         return _listed(judged, np.zeros(100, dtype=int), np.ones(100, dtype=bool), 0.2)[1]
@@ -265,6 +267,7 @@ def test_a_label_that_is_likelier_right_than_wrong_is_not_listed_behind_sure_one
         suggested=np.ones(7, dtype=int),
         false_chance=np.array([0.0] * 6 + [1.0]),
         false_chance_sd=np.zeros(7),
+        tail=np.zeros(7, dtype=int),
         mirror_chance=np.ones(7),
     )
     wrong, evidence = _listed(judged, np.zeros(7, dtype=int), np.ones(7, dtype=bool), 0.2)
@@ -278,13 +281,15 @@ def test_a_tail_is_fitted_wherever_the_fit_before_ended():
     pairs = np.where(margin < 14, 20, 0)  # few of them at small odds
     labels = np.random.default_rng(0).binomial(pairs, np.exp(-1.2 - 0.5 * margin))
     for power in TAIL_POWERS:
-        tail = _TailFits(pairs, labels)
+        tail = _TailFits(pairs, labels, flat=False)
         for floor in (0.0, 1e-3, 0.2, 1e-3, 0.05, 0.0):
             value, parameters = tail.fit(floor, power)
-            best = min(tail._terms(np.array([a, b]), floor, power)[0] for a in (-2, -1.2) for b in np.arange(-7.5, 4))
+            best = min(
+                tail._terms(np.array([a, b, 0]), floor, power)[0] for a in (-2, -1.2) for b in np.arange(-7.5, 4)
+            )
             assert value <= best + 0.01
-            assert value == _TailFits(pairs, labels).fit(floor, power)[0]
-            assert ((parameters >= [-2.5, -8]) & (parameters <= [-0.5, 4])).all()
+            assert value == _TailFits(pairs, labels, flat=False).fit(floor, power)[0]
+            assert ((parameters >= [-2.5, -8, 0]) & (parameters <= [-0.5, 4, 0])).all()
 
 
 @pytest.mark.parametrize("floor", [0.0, 0.02])
@@ -293,7 +298,9 @@ def test_the_lower_limit_of_the_rate_of_wrong_labels_is_seldom_above_it(floor):
     pairs, above = np.where(margin < 14, 20, 0), 0
     for seed in range(20):
         rate = floor + (1 - floor) * np.exp(-1.2 - 0.5 * margin)
-        fitted = _fit_floor([_TailFits(pairs, np.random.default_rng(seed).binomial(pairs, rate))])
+        fitted = _FloorFit(
+            *(x[None, None] for x in (pairs, np.random.default_rng(seed).binomial(pairs, rate)))
+        ).lower_limit()
         above += fitted is not None and fitted[0] > floor
     assert above <= 3  # of 20 at 5 % each: more in 2 % of such tests
 
