@@ -150,3 +150,8 @@ def test_a_border_that_does_not_count_is_blue_and_does_not_blur_the_map():
     assert len(np.unique(drawn[0, 10, : 4 * 32])) == 32
     kept = np.random.default_rng(0).random((24, 32)) < 0.1
     assert len(np.unique(map_picture(np.where(kept, confidence, np.nan), np.zeros((24, 32)))[0, 10])) < 32
+
+
+def test_an_image_of_one_pixel_has_maps():
+    p = dense.pixels(torch.full((2, 2, 1, 1), 3.0), torch.tensor([[[0]], [[1]]]))
+    assert [own.tolist() for own in dense.maps(p, 1)] == [[[0.5]], [[1.0]]]

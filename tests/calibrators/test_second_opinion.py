@@ -9,6 +9,7 @@ from scipy.optimize import minimize
 
 from confide import Features, Predictions, calibrators, difficulty, trust
 from confide.calibrators.base import log_odds, with_log_odds
+from confide.calibrators.evidence import reference_of
 from confide.calibrators.second_opinion import gaussian_difficulty, part_of
 from confide.checks import InputError
 
@@ -186,3 +187,16 @@ def test_the_names_of_classes_do_not_matter(n):
     first = joined(own, other, labels)
     again = joined(own[:, back], other[:, back], turned[labels])
     assert torch.allclose(first, again[:, turned], atol=1e-6)
+
+
+def test_a_trust_score_holds_the_rows_that_it_was_fitted_on():
+    rows = VAL_ROWS.values[:100] + 5.0  # far from 0: what it keeps is measured from the means of the classes
+    fit_on = VAL.take(np.arange(100))
+    reference = reference_of("dac", trust.fit("trust_score", fit_on, rows), fit_on.num_classes)
+    kept = sorted(map(tuple, np.round(reference.training_rows, 4).tolist()))
+    # Samples far from their class may have been filtered out; all that are kept were there, with their label.
+    known = {tuple(row): int(label) for row, label in zip(np.round(rows, 4).tolist(), fit_on.labels, strict=True)}
+    assert len(kept) > 50
+    assert set(kept) <= set(known)
+    rows_kept, labels = reference.labelled_rows
+    assert all(known[tuple(row)] == label for row, label in zip(np.round(rows_kept, 4).tolist(), labels, strict=True))

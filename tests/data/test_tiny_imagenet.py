@@ -56,3 +56,10 @@ def test_what_is_missing_is_said(root, tmp_path):
     (root / "val" / "val_annotations.txt").unlink()
     with pytest.raises(InputError, match="must list the validation images, but it does not exist"):
         load_dataset(root)
+
+
+def test_without_the_unlabelled_images_nothing_is_left_out(root):
+    (root / "test" / "images" / "test_0.JPEG").unlink()
+    assert load_dataset(root).provenance.left_out == {}
+    (root / "test" / "images").rmdir()
+    assert load_dataset(root).provenance.left_out == {}

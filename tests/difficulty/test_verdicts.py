@@ -23,6 +23,7 @@ from confide.difficulty.label_errors import (
     _PairCounts,
     _picture_flags,
     _pixels,
+    _right,
     _statistics,
     _Suspects,
     _TailFits,
@@ -501,3 +502,18 @@ def test_hard_are_the_scores_above_the_quantile_itself(noisy):
     changed = np.flatnonzero(half != none.verdict)
     assert set(half[changed]) == {"hard"}
     assert changed.min() == 500
+
+
+@pytest.mark.parametrize("floor", [0.0, 0.05, 0.4])
+def test_slope_and_information_of_a_tail_are_those_of_its_likelihood(floor):
+    pairs = np.round(300 * np.exp(-np.arange(60) / 25)).astype(np.int64)
+    tail, at, power = _TailFits(pairs, np.arange(60) % 7), np.array([-1.2, -1.0]), 0.6
+    # Of labels that are as frequent as they should be, the curvature is the information.
+    rate = floor + (1 - floor) * _right(at, tail.margin, tail.margin**power)
+    expected = _TailFits(pairs, np.zeros(60, dtype=np.int64))
+    expected.labels, expected.others = pairs * rate, pairs * (1 - rate)
+    for place, step in enumerate(np.eye(2) * 1e-5):
+        above, below = (tail._terms(at + sign * step, floor, power)[0] for sign in (1, -1))
+        assert tail._terms(at, floor, power)[1][place] == pytest.approx((above - below) / 2e-5, rel=1e-5)
+        above, below = (expected._terms(at + sign * step, floor, power)[1] for sign in (1, -1))
+        np.testing.assert_allclose(expected._terms(at, floor, power)[2][place], (above - below) / 2e-5, rtol=1e-5)

@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from confide.numerics.binning import bin_of, mass_bin_of_rank, mass_starts, split_edges, width_bin_of, width_edges
+from confide.numerics.binning import (
+    bin_of,
+    mass_bin_of_rank,
+    mass_starts,
+    ranks_of_weights,
+    split_edges,
+    width_bin_of,
+    width_edges,
+)
 
 
 def test_edges_belong_to_the_lower_bin_and_zero_to_the_first():
@@ -38,3 +46,8 @@ def test_bins_by_rank_hold_equal_counts(n, bins):
 def test_split_edges_lie_between_neighbours_and_merge_when_equal():
     np.testing.assert_allclose(split_edges(np.array([0.4, 0.1, 0.2, 0.3]), 2), [0.0, 0.25, 1.0])
     np.testing.assert_allclose(split_edges(np.full(9, 0.5), 3), [0.0, 0.5, 1.0])
+
+
+def test_equal_weights_rank_as_none_whatever_their_sums_round_to():
+    for weight in (0.1, 1 / 3, 7e-9):
+        assert ranks_of_weights(np.full(1000, weight)).tolist() == list(range(1000))

@@ -122,3 +122,14 @@ def test_bad_input_gets_one_line(target, options, message):
     given = {"word": "pgd", "images": torch.rand(4, 3, 16, 16), "labels": torch.zeros(4, dtype=torch.int64), **options}
     with pytest.raises(InputError, match=message):
         shift.attack(target[0], given.pop("images"), given.pop("labels"), given.pop("word"), **given)
+
+
+def test_where_the_loss_does_not_change_a_pixel_stays_where_it_started():
+    images, labels = torch.full((3, 3, 4, 4), 0.5), torch.tensor([0, 1, 0])
+
+    def first_channel(values):
+        return torch.stack([values[:, 0].sum(dim=(1, 2)), -values[:, 0].sum(dim=(1, 2))], dim=1)
+
+    one, many = (shift.attack(first_channel, images, labels, "pgd", steps=steps) for steps in (1, 5))
+    torch.testing.assert_close(many[:, 1:], one[:, 1:])
+    assert not torch.equal(many[:, 0], one[:, 0])

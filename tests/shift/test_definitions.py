@@ -336,3 +336,12 @@ def test_the_large_form_works_at_its_size(large, word):
     made = shift.corrupt(large, word, 5, ids=ids(large))
     assert made.shape == large.shape
     assert (made != large).any()
+
+
+def test_levels_are_spread_evenly_also_where_one_pixel_has_the_lowest():
+    from confide.shift.weather import _levelled
+
+    values = torch.tensor([[[0.0, 3.0], [3.0, 20.0]], [[5.0, 5.0], [5.0, 5.0]], [[2.0, 2.0], [4.0, 4.0]]])
+    # (number at or below - number at the lowest) / (all - number at the lowest), onto 0 .. 255
+    expected = torch.tensor([[[0.0, 170.0], [170.0, 255.0]], [[0.0, 0.0], [0.0, 0.0]], [[0.0, 0.0], [255.0, 255.0]]])
+    assert torch.equal(_levelled(values), expected)

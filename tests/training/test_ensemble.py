@@ -116,3 +116,14 @@ def test_every_members_epochs_are_told(bars: Dataset, stack: bool) -> None:
     rows: list[dict[str, float]] = []
     tracker_for_members(rows.append)(1, {"epoch": 3.0, "val_nll": 0.5})
     assert rows == [{"epoch": 3.0, "member-1/val_nll": 0.5}]
+
+
+def test_an_ensemble_of_one_is_that_model(bars: Dataset) -> None:
+    only = fit(bars, Settings(**QUICK))
+    alone, together = predict(only, bars, "test"), predict_members([only], bars, "test")
+    torch.testing.assert_close(together.probabilities(), alone.probabilities())
+    assert together.ids.tolist() == alone.ids.tolist()
+    assert together.labels.tolist() == alone.labels.tolist()
+    assert together.class_names == alone.class_names
+    assert together.columns["ensemble_disagreement"].max() == 0
+    assert together.columns["ensemble_mutual_information"].max() < 1e-9
