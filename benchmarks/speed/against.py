@@ -31,6 +31,8 @@ from typing import Any
 HERE = Path(__file__).parents[2] if "__file__" in globals() else Path()
 LOSS_SIZES = {"256x10": 40, "1024x1000": 4, "4096x1000": 1}
 OTHERS = {
+    "evaluate values only 1000000x100": 1,
+    "evaluate values only 50000x1000": 1,
     "evaluate values only 50000x100": 1,
     "evaluate values only 10000x10": 10,
     "ece 20000x10": 20,

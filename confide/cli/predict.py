@@ -64,18 +64,27 @@ def run(args: argparse.Namespace) -> None:
     from confide.config import MethodChoice
     from confide.data import load_dataset, load_unlabelled
     from confide.files import split_pair
+    from confide.models.trained import TrainedFile
     from confide.predictions import Predictions
     from confide.records import Features, Scores
     from confide.shift import corrupt_split
     from confide.training import member_folders, penultimate
 
-    unlabelled = None if args.data_option else load_unlabelled(args.data)
+    members = member_folders(args.checkpoint)
+    unlabelled = None
+    if not args.data_option:
+        # Pictures of any size become those that the model was trained on.
+        preparation = TrainedFile.read(members[0] if members else args.checkpoint).preparation
+        pictures = {}
+        if preparation.kind == "image":
+            channels, *size = preparation.shape
+            pictures = {"channels": channels, "size": tuple(size)}
+        unlabelled = load_unlabelled(args.data, **pictures)
     dataset = unlabelled or load_dataset(args.data, **parse_options(args.data_option))
     if unlabelled is not None:
         (args.split,) = unlabelled.splits
     if args.shift:
         dataset = corrupt_split(dataset, args.split, args.shift, args.severity)
-    members = member_folders(args.checkpoint)
 
     def own_features() -> Features:
         if members:

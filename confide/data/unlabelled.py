@@ -28,12 +28,20 @@ UNKNOWN = ("unlabelled",)
 ADDED_LABEL = DATASET_LABEL_COLUMNS[0]
 
 
-def load_unlabelled(source: str | Path, *, folder: str | Path | None = None) -> Dataset | None:
+def load_unlabelled(
+    source: str | Path,
+    *,
+    folder: str | Path | None = None,
+    size: int | tuple[int, int] | None = None,
+    channels: int | None = None,
+) -> Dataset | None:
     """Inputs of a path without labels as one split `all`, whose labels are -1; None where there are labels.
 
     Args:
         source: a folder of images, or a table or npz file without a column of labels.
         folder: where lists of checked images are kept, instead of CONFIDE_DATA or ~/.cache/confide.
+        size: of encoded images, a side or (height, width); by default as for labelled ones.
+        channels: of encoded images, 1 or 3; by default 1 if all of them are grey.
 
     Returns:
         A `Dataset` with the one split `all`, or None where the source has labels or is no such path.
@@ -47,7 +55,8 @@ def load_unlabelled(source: str | Path, *, folder: str | Path | None = None) -> 
     """
     path = Path(source).expanduser()
     is_word = str(source).partition(":")[0] in base.DATASETS
-    raw = None if is_word else _read_unlabelled(path, base.data_folder(folder))
+    options = ImageOptions(size=size, channels=channels)
+    raw = None if is_word else _read_unlabelled(path, options, base.data_folder(folder))
     if raw is None:
         return None
     raw = replace(raw, provenance=replace(raw.provenance, where=str(path)))
@@ -56,18 +65,18 @@ def load_unlabelled(source: str | Path, *, folder: str | Path | None = None) -> 
     return replace(dataset, splits={WHOLE: replace(part, labels=np.full(len(part), -1, dtype=np.int64))})
 
 
-def _read_unlabelled(path: Path, home: Path) -> RawDataset | None:
+def _read_unlabelled(path: Path, options: ImageOptions, home: Path) -> RawDataset | None:
     if path.is_dir():
-        return _images(path, home)
+        return _images(path, options, home)
     name = path.name.lower()
-    readers: dict[tuple[str, ...], Callable[[Path, Path], RawDataset | None]] = {
-        PARQUET_ENDINGS: _parquet,
+    readers: dict[tuple[str, ...], Callable[[Path], RawDataset | None]] = {
+        PARQUET_ENDINGS: partial(_parquet, options=options, home=home),
         (".npz",): _npz,
         **{text_format.endings: partial(_texts, text_format) for text_format in TEXT_FORMATS},
     }
     reader = next((read for endings, read in readers.items() if name.endswith(endings)), None)
     try:
-        return reader(path, home) if reader is not None and path.is_file() else None
+        return reader(path) if reader is not None and path.is_file() else None
     except (InputError, OSError, pa.ArrowException):
         return None  # `load_dataset` says what is wrong with it
 
@@ -76,25 +85,25 @@ def _has_labels(names: Collection[str]) -> bool:
     return any(name.lower() in DATASET_LABEL_COLUMNS for name in names)
 
 
-def _images(path: Path, home: Path) -> RawDataset | None:
+def _images(path: Path, options: ImageOptions, home: Path) -> RawDataset | None:
     names = sorted(file.name for file in path.iterdir() if file.name.lower().endswith(IMAGE_ENDINGS) and file.is_file())
     if not names or is_image_folder(path):
         return None
     raw = RawDataset({}, UNKNOWN, path.resolve().name)
-    return read_images({HELD_OUT: image_part(path, HELD_OUT, names, [0] * len(names))}, ImageOptions(), home, raw)
+    return read_images({HELD_OUT: image_part(path, HELD_OUT, names, [0] * len(names))}, options, home, raw)
 
 
-def _parquet(path: Path, home: Path) -> RawDataset | None:
+def _parquet(path: Path, options: ImageOptions, home: Path) -> RawDataset | None:
     if _has_labels(pq.read_schema(path).names):
         return None
     table = pq.read_table(path)
     table = table.append_column(ADDED_LABEL, pa.array(np.zeros(len(table), dtype=np.int64)))
     provenance = Provenance(place=str(path.resolve()), versions={HELD_OUT: str(path.stat().st_mtime_ns)})
     raw = RawDataset({}, UNKNOWN, path.stem, provenance)
-    return read_tables({HELD_OUT: table}, raw, ColumnNames(labels=ADDED_LABEL), ImageOptions(), home)
+    return read_tables({HELD_OUT: table}, raw, ColumnNames(labels=ADDED_LABEL), options, home)
 
 
-def _npz(path: Path, home: Path) -> RawDataset | None:
+def _npz(path: Path) -> RawDataset | None:
     groups = arrays_by_split(read_table(path)[0])
     if len(groups) > 1 or _has_labels(next(iter(groups.values()))):
         return None
@@ -104,7 +113,7 @@ def _npz(path: Path, home: Path) -> RawDataset | None:
     return RawDataset({HELD_OUT: RawSplit(inputs, np.zeros(len(inputs), dtype=np.int64), ids)}, UNKNOWN, path.stem)
 
 
-def _texts(text_format: TextFormat, path: Path, home: Path) -> RawDataset | None:
+def _texts(text_format: TextFormat, path: Path) -> RawDataset | None:
     first = next(iter(text_format.rows(path)), None)
     if first is None or _has_labels(first[1]):
         return None

@@ -52,9 +52,8 @@ class SampleDatabase:
         self._connection.execute("SET enable_external_access = false")
         self._lock = threading.Lock()
         self._model_stages: dict[tuple[str, str], StageTable] = {}
-        self._numbers: dict[tuple[str, str], Floats] = {}
-        self._codes: dict[tuple[str, str], NDArray[Any]] = {}
         self._derived: dict[tuple[str, ...], Any] = {}
+        self._deriving: dict[tuple[str, ...], threading.Lock] = {}
         self._store("samples", samples.table)
 
     def _store(self, name: str, content: pa.Table) -> None:
@@ -136,16 +135,17 @@ class SampleDatabase:
 
     def values(self, column: Column) -> Floats:
         """A column of numbers, read once; NaN where it is missing."""
-        key = (column.table, column.sql)
-        if key not in self._numbers:
+
+        def read() -> Floats:
             columns = self._cursor().execute(f"SELECT {column.sql} FROM {column.table}").fetchnumpy()
-            self._numbers[key] = np.ma.filled(next(iter(columns.values())).astype(np.float64), np.nan)
-        return self._numbers[key]
+            return np.ma.filled(next(iter(columns.values())).astype(np.float64, copy=False), np.nan)
+
+        return self.derived(("values", column.table, column.sql), read)
 
     def codes(self, column: Column) -> NDArray[Any]:
         """A small number a row, made once: 0 where the value is missing, else the bin or the value's place plus one."""
-        key = (column.table, column.sql)
-        if key not in self._codes:
+
+        def coded() -> NDArray[Any]:
             if column.kind == "number":
                 values = self.values(column)
                 place = values - column.low
@@ -154,11 +154,11 @@ class SampleDatabase:
                 np.clip(place, 0, BINS - 1, out=place)
                 place[np.isnan(values)] = -1
                 place += 1
-                self._codes[key] = place.astype(np.min_scalar_type(BINS))
-            else:
-                codes = self.numbers(f"SELECT coalesce(CAST({column.sql} AS INTEGER), -1) FROM {column.table}") + 1
-                self._codes[key] = codes.astype(np.min_scalar_type(int(codes.max(initial=0))))
-        return self._codes[key]
+                return place.astype(np.min_scalar_type(BINS))
+            codes = self.numbers(f"SELECT coalesce(CAST({column.sql} AS INTEGER), -1) FROM {column.table}") + 1
+            return codes.astype(np.min_scalar_type(int(codes.max(initial=0))))
+
+        return self.derived(("codes", column.table, column.sql), coded)
 
     def totals(self, column: Column) -> NDArray[np.intp]:
         """How many of all rows have each code."""
@@ -178,9 +178,13 @@ class SampleDatabase:
         return self.derived(("units",), numbered)
 
     def derived(self, key: tuple[str, ...], compute: Callable[[], Value]) -> Value:
-        """What follows from the columns alone, computed once."""
+        """What follows from the columns alone, computed once: who asks meanwhile waits for it."""
         if key not in self._derived:
-            self._derived[key] = compute()
+            with self._lock:
+                computing = self._deriving.setdefault(key, threading.Lock())
+            with computing:
+                if key not in self._derived:
+                    self._derived[key] = compute()
         return cast(Value, self._derived[key])
 
     def containing(self, column: str, text: str) -> Flags:
@@ -484,7 +488,7 @@ class QueryRunner:
 
     def __init__(self, database: SampleDatabase, inside: Callable[[tuple[float, ...]], Flags]) -> None:
         self.database, self.marks, self.inside = database, database.marks, inside
-        self._lock = threading.Lock()
+        self._lock, self._ordering = threading.Lock(), threading.Lock()
         self._whole: OrderedDict[tuple[Any, ...], Order] = OrderedDict()
         self._chosen: OrderedDict[tuple[Any, ...], tuple[int, Order]] = OrderedDict()
         self._sets: OrderedDict[tuple[Any, ...], RowSet] = OrderedDict()
@@ -556,9 +560,13 @@ class QueryRunner:
         with self._lock:
             if key in self._whole:
                 return self._whole[key]
-        order = self._sorting(query).astype(np.int32)
-        with self._lock:
-            _remember(self._whole, key, order, MAX_REMEMBERED)
+        with self._ordering:
+            with self._lock:
+                if key in self._whole:
+                    return self._whole[key]
+            order = self._sorting(query).astype(np.int32)
+            with self._lock:
+                _remember(self._whole, key, order, MAX_REMEMBERED)
         return order
 
     def _sorting(self, query: Query, rows: Indices | None = None) -> Indices:
@@ -725,21 +733,32 @@ class QueryRunner:
 
 
 def rising_order(values: Floats) -> Indices:
-    """A stable order of numbers, NaN last; of many that float32 holds by whole numbers.
+    """A stable order of numbers, NaN last.
 
-    Numpy sorts these with the widest registers there are, some five times as fast as it argsorts: the upper half is the
-    value's place among all of float32, the lower half the row.
+    Numpy sorts whole numbers with the widest registers there are, several times as fast as it argsorts: of many numbers
+    the upper bits of one are the value's place among all of float64, as far as it fits, the lower bits the row.
     """
-    short = values.astype(np.float32)
-    if len(values) < MANY or not np.array_equal(short, values, equal_nan=True):
+    if len(values) < MANY:
         return np.argsort(values, kind="stable")
-    short += 0.0  # -0 and 0 are tied
-    bits = short.view(np.int32)
-    keys = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).astype(np.int64)
-    keys[np.isnan(short)] = 0x7FFFFFFF
-    keys = (keys << 32) | np.arange(len(keys))
+    missing = np.isnan(values)
+    rows = np.flatnonzero(~missing)
+    places = (values[rows] + 0.0).view(np.uint64)  # -0 and 0 are tied
+    negative = places >> np.uint64(63)
+    places ^= (np.uint64(0) - negative) | np.uint64(1 << 63)
+    places -= places.min(initial=np.iinfo(np.uint64).max)
+    for_rows = len(values).bit_length()
+    used = int(np.bitwise_or.reduce(places, initial=np.uint64(0)))
+    dropped = max(0, used.bit_length() + for_rows - 64)
+    keys = ((places >> np.uint64(dropped)) << np.uint64(for_rows)) | rows.astype(np.uint64)
     keys.sort()
-    return keys & 0xFFFFFFFF
+    order = (keys & np.uint64((1 << for_rows) - 1)).astype(np.intp)
+    if used & ((1 << dropped) - 1):
+        # What the upper bits do not part stands together, by row.
+        keys >>= np.uint64(for_rows)
+        same = keys[1:] == keys[:-1]
+        tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
+        order[tied] = order[tied][np.argsort(values[order[tied]], kind="stable")]
+    return np.concatenate([order, np.flatnonzero(missing)])
 
 
 def _remember(cache: OrderedDict[Any, Any], key: Any, value: Any, most: int) -> None:

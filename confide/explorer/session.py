@@ -25,7 +25,7 @@ from confide.explorer.layout import Layout
 from confide.explorer.marks import TagMarks
 from confide.explorer.pixels import PixelPictures, has_pixels
 from confide.explorer.projection import FeatureMap
-from confide.explorer.queries import Order, Query, QueryRunner, SampleDatabase
+from confide.explorer.queries import Order, Query, QueryRunner, SampleDatabase, parse_query
 from confide.explorer.samples import LogitsReader, gather_samples
 from confide.explorer.tags import SampleTag, SeenTag, TagChange, TagFile, TagStep
 from confide.files import formats
@@ -90,16 +90,16 @@ class Explorer:
         self._journal: OrderedDict[str, list[TagStep]] = OrderedDict()
 
     def warm_up(self) -> None:
-        """Load in the background, once, what the first look needs: the first model's predictions, and the pictures."""
+        """Load in the background, once, what the first look needs: the opening view and the pictures."""
         if self._warming:
             return
         self._warming = True
 
         def load() -> None:
             try:
-                if self.database.models:
-                    model = self.database.models[0]
-                    self.database.model_stage(model, self.layout.opening_stage(model))
+                opening = parse_query(self.database, ())
+                self.queries.summarise(opening)
+                self.queries.order(opening)
                 self.pictures.load()
             except Exception:
                 # The request that needs a file reports what is wrong with it; after the end there is none.

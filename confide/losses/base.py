@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import textwrap
 import warnings
 from abc import ABC, abstractmethod
@@ -152,28 +153,51 @@ BATCHES_WITHOUT_UPDATE = 5_000
 
 class UpdateWatch:
     """Notices where a loss that learns from validation predictions is not given any: an epoch ended, or the model was
-    set to eval mode or predictions without gradients were looked at, or very many batches went by, and `update` was
-    not called.
+    set to eval mode or predictions without gradients were looked at, or a batch was smaller than all the others, or
+    very many batches went by, and `update` was not called.
     """
 
     def __init__(self) -> None:
         self.batches, self.validated, self.warned = 0, False, False
         self.updated_in_epoch = self.told_of_epochs = False
+        self.usual_size, self.short_batch = 0, False  # of all batches before a short one; -1 where sizes vary
+        self.epoch: int | None = None
 
     def updated(self) -> None:
         """`update` is being called."""
         self.batches, self.validated, self.updated_in_epoch = 0, False, True
+        self.short_batch, self.epoch = False, None
 
-    def seen(self, word: str, training: bool) -> None:
-        """A batch of training, or one without gradients, which is one of validation."""
-        if not training:
-            self.validated = self.batches > 0 and not self.told_of_epochs
-            return
+    def validating(self) -> None:
+        """Predictions without gradients, or eval mode: a validation pass."""
+        self.validated = self.batches > 0 and not self.told_of_epochs
+
+    def trained(self, word: str, size: int) -> None:
+        """A batch of training."""
         self.batches += 1
+        if self.warned or self.told_of_epochs:
+            return
+        epoch = lightning_epoch()
+        self.epoch = epoch if self.epoch is None else self.epoch
         if self.validated:
             self.warn(word, "a validation pass went by")
+        elif epoch != self.epoch:
+            self.warn(word, "an epoch went by")
+        elif self._came_after_short_batch(size):
+            self.warn(word, "a smaller batch, as at the end of an epoch, went by")
         elif self.batches > BATCHES_WITHOUT_UPDATE:
             self.warn(word, f"{BATCHES_WITHOUT_UPDATE:,} batches went by")
+
+    def _came_after_short_batch(self, size: int) -> bool:
+        if self.short_batch and size == self.usual_size:
+            return True
+        if self.usual_size in (0, size):
+            self.usual_size = size
+        elif size < self.usual_size and not self.short_batch:
+            self.short_batch = True
+        else:
+            self.usual_size = -1
+        return False
 
     def epoch_ended(self, word: str) -> None:
         """The loop says that an epoch ended."""
@@ -191,6 +215,18 @@ class UpdateWatch:
                 "Face: eval_strategy='epoch')",
                 stacklevel=4,
             )
+
+
+def lightning_epoch() -> int | None:
+    """The epoch of the Lightning trainer that calls, if one does: nothing tells a loss of it."""
+    loaded = (sys.modules.get(name) for name in ("lightning.pytorch", "pytorch_lightning"))
+    trainers = tuple(module.Trainer for module in loaded if hasattr(module, "Trainer"))
+    frame = sys._getframe() if trainers else None
+    while frame is not None:
+        if isinstance(caller := frame.f_locals.get("self"), trainers):
+            return int(caller.current_epoch)
+        frame = frame.f_back
+    return None
 
 
 AnyLoss = TypeVar("AnyLoss", bound="LossModule")
@@ -243,7 +279,10 @@ class LossModule(nn.Module, ABC):
             self._doubted = True
             doubt_probabilities(self.word, logits)
         if self.update is not None and not torch.compiler.is_compiling():
-            self._watch.seen(self.word, isinstance(logits, Tensor) and logits.requires_grad)
+            if isinstance(logits, Tensor) and logits.requires_grad:
+                self._watch.trained(self.word, len(logits))
+            else:
+                self._watch.validating()
         bound = self.bound_needs()
         if needs or self.needs or bound:
             needs = {**bound, **needs}
@@ -275,7 +314,7 @@ class LossModule(nn.Module, ABC):
 
     def train(self: AnyLoss, mode: bool = True) -> AnyLoss:
         if not mode and self.update is not None:
-            self._watch.seen(self.word, training=False)
+            self._watch.validating()
         return super().train(mode)
 
     def log(self) -> dict[str, float]:

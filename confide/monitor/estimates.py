@@ -210,7 +210,9 @@ class WatchReference:
             float(batch.confidence.mean()),
             float(np.quantile(batch.confidence, 1 - accuracy)),
             quantiles,
-            () if batch.classes is None else tuple(np.bincount(batch.classes).tolist()),
+            ()
+            if batch.classes is None
+            else tuple(np.bincount(batch.classes, minlength=predictions.num_classes).tolist()),
             tuple(bands.tolist()),
             tuple(2 * _rate_error(float(group.mean()), len(group)) for group in groups),
             None if batch.difficulty is None else DifficultyMap.fit(batch.confidence, batch.difficulty, right),
@@ -229,6 +231,9 @@ class WatchReference:
                 f"the regression of {least // 2} batch statistics needs at least {least} cells of "
                 f"shifted samples, got {len(cells)}; give one for each corruption and severity"
             )
+        if not self.pairs:
+            for cell in cells:
+                cell.need_classes("the reference", self.num_classes, self.class_names)
         kinds = [str(cell.columns["shift"][0]) if "shift" in cell.columns else f"{k}" for k, cell in enumerate(cells)]
         draws = [(kind, cell, np.arange(len(cell))) for kind, cell in zip(kinds, cells, strict=True)]
         if not self.pairs:
@@ -249,6 +254,11 @@ class WatchReference:
     def pairs(self) -> bool:
         """Whether samples have no class, only confidence and correctness."""
         return not self.class_counts
+
+    @property
+    def num_classes(self) -> int:
+        """As far as the reference shows; 0 for pairs."""
+        return max(len(self.class_counts), len(self.class_names))
 
     def statistics(self, batch: WatchBatch) -> dict[str, float]:
         """Of a batch: logits of mean confidence and of the share above the threshold; their fall together with that of

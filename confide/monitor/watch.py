@@ -296,8 +296,11 @@ class Monitor:
             A `BatchReport`; of samples that are there already, that of the batch they came in.
 
         Raises:
-            InputError: an id came before with another prediction, or a column of the reference is missing.
+            InputError: an id came before with another prediction, a column of the reference is missing, or the classes
+                are not those of the reference.
         """
+        if not self.reference.pairs:
+            predictions.need_classes("the watch", self.reference.num_classes, self.reference.class_names)
         batch = WatchBatch.of(predictions)
         self.reference.statistics(batch)  # columns that the reference has must be there
         accepted = np.ones(len(predictions), dtype=bool)
@@ -379,7 +382,7 @@ class Monitor:
             self._write(lines, {"labels": own, "time": _now()})
 
     def _class_index(self, label: Any, sample: str) -> int:
-        names, count = self.reference.class_names, len(self.reference.class_counts)
+        names = self.reference.class_names
         if isinstance(label, str) and label in names:
             return names.index(label)
         try:
@@ -389,8 +392,8 @@ class Monitor:
                 f"the label of sample '{sample}' must be a class, got {str(label)[:60]!r}; "
                 + (f"the classes are {', '.join(names[:20])}" if names else "give class indices from 0")
             ) from None
-        most = 1 if self.reference.pairs else max(count, len(names)) - 1
-        if (index != label and not isinstance(label, str)) or not 0 <= index <= max(most, 0):
+        most = 1 if self.reference.pairs else self.reference.num_classes - 1
+        if (index != label and not isinstance(label, str)) or not 0 <= index <= most:
             raise InputError(f"the label of sample '{sample}' must be a class from 0 to {most}, got {label!r}")
         return index
 

@@ -9,7 +9,7 @@ samples stand beside it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -29,7 +29,7 @@ from confide.files.fitted import FittedState, save_fitted
 from confide.numerics.blocks import places_of, row_counts
 from confide.predictions import Predictions, class_values, probability_blocks
 from confide.registry import Method, OptionSpec, Registry
-from confide.types import Floats, Options
+from confide.types import Flags, Floats, Options
 
 PURPOSE = "a prediction set"
 """Who needs all probabilities, in the words of a message."""
@@ -136,47 +136,31 @@ class SetScore:
 
     def of_labels(self, predictions: Predictions, labels: Tensor) -> Floats:
         """The score of every sample's label."""
-        classes = labels.cpu().numpy()
-        scores = np.empty(len(predictions))
-        for rows, probs, draws in self._blocks(predictions):
-            own = classes[rows][:, None]
-            if not self.method.spec.ordered:
-                scores[rows] = self._scores(np.take_along_axis(probs, own, axis=1), draws)[:, 0]
-                continue
-            place = _rank_of(probs, own)
-            if self.rank_alone:
-                scores[rows] = self._ranked(probs)[place[:, 0]]
-                continue
-            few = _likely(probs)
-            near = few.count > place[few.rows, 0]
-            far = np.ones(len(probs), dtype=bool)
-            far[few.rows[near]] = False
-            block = np.empty(len(probs))
-            for order in (few.take(near), _whole(probs, np.flatnonzero(far))):
-                ranked = self._scores(order.probs, draws[order.rows])
-                block[order.rows] = np.take_along_axis(ranked, place[order.rows], axis=1)[:, 0]
-            scores[rows] = block
-        return scores
+        return label_scores([self], predictions, labels)[0]
 
-    def admitted(self, predictions: Predictions, limits: Floats, top: bool) -> Iterator[tuple[slice, NDArray[Any]]]:
+    def admitted(
+        self, predictions: Predictions, limits: Floats, top: bool, out: Flags | None = None
+    ) -> Iterator[tuple[slice, Flags]]:
         """(rows, which classes have a score within the limit) by blocks; limits are `n 1`, or `1 c` by class.
 
         Args:
             top: whether the likeliest class is always admitted.
+            out: `n c`, where the blocks are written.
         """
         by_class, early = limits.shape[0] == 1 and limits.shape[1] > 1, 1.0
         least: NDArray[np.floating] | None = None
         for rows, probs, draws in self._blocks(predictions):
             own = limits if len(limits) == 1 else limits[rows]
+            inside = np.empty(probs.shape, dtype=bool) if out is None else out[rows]
             if not self.method.spec.ordered:
                 least = self._least_probabilities(limits, probs.dtype) if least is None else least
-                inside = probs >= (least if len(least) == 1 else least[rows])
+                np.greater_equal(probs, least if len(least) == 1 else least[rows], out=inside)
             elif by_class:
-                inside, early = self._by_class(probs, draws, own[0], early >= 0.5)
+                early = self._by_class(probs, draws, own[0], early >= 0.5, inside)
             elif self.rank_alone:
-                inside = self._by_rank(probs, np.broadcast_to(own, (len(probs), 1))[:, 0])
+                self._by_rank(probs, np.broadcast_to(own, (len(probs), 1))[:, 0], inside)
             else:
-                inside = self._first_classes(probs, draws, np.broadcast_to(own, (len(probs), 1)))
+                self._first_classes(probs, draws, np.broadcast_to(own, (len(probs), 1)), inside)
             if top:
                 # With one limit for all classes the likeliest is missing from empty sets alone.
                 lacking = np.arange(len(inside)) if by_class else np.flatnonzero(~inside.any(axis=1))
@@ -206,37 +190,30 @@ class SetScore:
         for rows, probs in probability_blocks(predictions, PURPOSE):
             yield rows, probs, draws[rows, None]
 
-    def _first_classes(self, probs: NDArray[np.floating], draws: Floats, limits: Floats) -> NDArray[np.bool_]:
+    def _first_classes(self, probs: NDArray[np.floating], draws: Floats, limits: Floats, inside: Flags) -> None:
         """Scores rise along the order, so that a set is its first classes: mostly few, which need no sorted row."""
         size, last = np.zeros(len(probs), dtype=np.int64), np.zeros((len(probs), 1), dtype=probs.dtype)
-
-        def look(order: ClassOrder) -> NDArray[np.bool_]:
-            """Note where the sets end; whether they end before the order does."""
-            inside = self._scores(order.probs, draws[order.rows]) <= limits[order.rows]
-            inside &= np.arange(inside.shape[1]) < order.count[:, None]
-            size[order.rows] = count = row_counts(inside)
+        unseen = np.ones(len(probs), dtype=bool)
+        for order in _orders(probs, unseen):
+            size[order.rows] = count = order.within(self._scores(order.probs, draws[order.rows]), limits[order.rows])
             last[order.rows] = np.take_along_axis(order.probs, np.maximum(count - 1, 0)[:, None], axis=1)
-            return np.asarray(count < order.count)
+            unseen[order.rows[count < order.count]] = False
+        _first(probs, last, size, inside)
 
-        few, unseen = _likely(probs), np.ones(len(probs), dtype=bool)
-        unseen[few.rows[look(few)]] = False
-        look(_whole(probs, np.flatnonzero(unseen)))
-        return _first(probs, last, size)
-
-    def _by_rank(self, probs: NDArray[np.floating], limits: Floats) -> NDArray[np.bool_]:
+    def _by_rank(self, probs: NDArray[np.floating], limits: Floats, inside: Flags) -> None:
         """Where the rank alone decides: as many of the likeliest classes as have a score within the limit."""
-        sizes, num_classes = np.searchsorted(self._ranked(probs), limits, side="right"), probs.shape[1]
-        last = np.where(sizes == 0, np.inf, -np.inf).astype(probs.dtype)
-        for size in np.unique(sizes[(sizes > 0) & (sizes < num_classes)]):
-            rows = np.flatnonzero(sizes == size)
-            own = np.array(probs if len(rows) == len(probs) else probs[rows])
-            own.partition(num_classes - size, axis=1)
-            last[rows] = own[:, num_classes - size]
-        return _first(probs, last[:, None], sizes)
+        sizes = np.searchsorted(self._ranked(probs), limits, side="right")
+        # Half the bytes; what float32 rounds to equals is looked at again.
+        narrow = probs.astype(np.float32, copy=False)
+        np.greater_equal(narrow, _at_rank(narrow, sizes), out=inside)
+        again = np.flatnonzero(row_counts(inside) != sizes)
+        if len(again):
+            own, size = probs[again], sizes[again]
+            inside[again] = _first(own, _at_rank(own, size), size, np.empty(own.shape, dtype=bool))
 
     def _by_class(
-        self, probs: NDArray[np.floating], draws: Floats, limits: Floats, likely_first: bool
-    ) -> tuple[NDArray[np.bool_], float]:
+        self, probs: NDArray[np.floating], draws: Floats, limits: Floats, likely_first: bool, inside: Flags
+    ) -> float:
         """Every class against a limit of its own; those behind the first that passes the largest limit are out.
 
         Args:
@@ -244,10 +221,9 @@ class SetScore:
                 do not end among these.
 
         Returns:
-            The sets, and of how many rows they end among the likely classes.
+            Of how many rows the sets end among the likely classes.
         """
-        inside = np.zeros(probs.shape, dtype=bool)
-        inside[:, np.isinf(limits)] = True
+        inside[:] = np.isinf(limits)
         largest = limits[np.isfinite(limits)].max(initial=-np.inf)
 
         def look(order: ClassOrder) -> NDArray[np.bool_]:
@@ -267,25 +243,82 @@ class SetScore:
 
         unseen = np.ones(len(probs), dtype=bool)
         if likely_first:
-            few = _likely(probs, classes=True)
+            few = _likely(probs, np.arange(len(probs)), *STAGES[0], classes=True)
             unseen[few.rows[look(few)]] = False
         look(_whole(probs, np.flatnonzero(unseen), classes=True))
-        return inside, float(1 - unseen.mean())
+        return float(1 - unseen.mean())
 
     def _scores(self, probs: NDArray[np.floating], draws: Floats) -> Floats:
-        scores: Floats = self.method.function(ClassRows(probs.astype(np.float64, copy=False), draws), **self.options)
+        return self._of(ClassRows(probs.astype(np.float64, copy=False), draws))
+
+    def _of(self, rows: ClassRows) -> Floats:
+        scores: Floats = self.method.function(rows, **self.options)
         return scores
 
 
-def _first(probs: NDArray[np.floating], last: NDArray[np.floating], size: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """The `size` likeliest classes of every row, the last of which has the probability `last` `n 1`."""
-    inside: NDArray[np.bool_] = probs >= last
+def label_scores(scores: Sequence[SetScore], predictions: Predictions, labels: Tensor) -> Floats:
+    """The score of every sample's label by each of several options of one method, which share the order of classes."""
+    first, classes = scores[0], labels.cpu().numpy()
+    found = np.empty((len(scores), len(predictions)))
+    for rows, probs, draws in first._blocks(predictions):
+        own = classes[rows][:, None]
+        if not first.method.spec.ordered:
+            likelihoods = np.take_along_axis(probs, own, axis=1)
+            found[:, rows] = [score._scores(likelihoods, draws)[:, 0] for score in scores]
+            continue
+        place = _rank_of(probs, own)
+        if first.rank_alone:
+            found[:, rows] = [score._ranked(probs)[place[:, 0]] for score in scores]
+            continue
+        block, unseen = found[:, rows], np.ones(len(probs), dtype=bool)
+        for order in _orders(probs, unseen):
+            held = order.take(order.count > place[order.rows, 0])
+            ordered = held.with_draws(draws)
+            for k, score in enumerate(scores):
+                block[k, held.rows] = np.take_along_axis(score._of(ordered), place[held.rows], axis=1)[:, 0]
+            unseen[held.rows] = False
+    return found
+
+
+def summed_sizes(scores: Sequence[SetScore], predictions: Predictions, limits: Sequence[float]) -> NDArray[np.int64]:
+    """The summed sizes of the sets by each of several options of an ordered method; none is empty."""
+    sums = np.zeros(len(scores), dtype=np.int64)
+    for _, probs, draws in scores[0]._blocks(predictions):
+        unended = np.ones((len(scores), len(probs)), dtype=bool)
+        unseen = np.ones(len(probs), dtype=bool)
+        for order in _orders(probs, unseen):
+            ordered = order.with_draws(draws)
+            for k, (score, limit) in enumerate(zip(scores, limits, strict=True)):
+                count = order.within(score._of(ordered), limit)
+                ends = unended[k, order.rows] & ((count < order.count) | (order.count == probs.shape[1]))
+                sums[k] += np.maximum(count[ends], 1).sum()
+                unended[k, order.rows[ends]] = False
+            unseen[:] = unended.any(axis=0)
+    return sums
+
+
+def _first(probs: NDArray[np.floating], last: NDArray[np.floating], size: NDArray[np.int64], inside: Flags) -> Flags:
+    """Into `inside` the `size` likeliest classes of every row, the last of which has the probability `last` `n 1`."""
+    np.greater_equal(probs, last, out=inside)
     inside[size == 0] = False
     # Of equals the lower class comes first.
     for row in np.flatnonzero(row_counts(inside) != size):
         inside[row] = False
         inside[row, np.argsort(-probs[row], kind="stable")[: size[row]]] = True
     return inside
+
+
+def _at_rank(probs: NDArray[np.floating], sizes: NDArray[np.int64]) -> NDArray[np.floating]:
+    """The probability `n 1` of the `size`-th likeliest class of every row; infinite for none and for all."""
+    num_classes = probs.shape[1]
+    last = np.where(sizes == 0, np.inf, -np.inf).astype(probs.dtype)
+    for size in np.unique(sizes[(sizes > 0) & (sizes < num_classes)]):
+        rows = np.flatnonzero(sizes == size)
+        # Numbers from 0 on have the order of their bits, and whole numbers are partitioned in half the time.
+        bits = np.array(probs if len(rows) == len(probs) else probs[rows]).view(f"i{probs.itemsize}")
+        bits.partition(num_classes - size, axis=1)
+        last[rows] = bits[:, num_classes - size].copy().view(probs.dtype)
+    return last[:, None]
 
 
 def sample_draws(predictions: Predictions, seed: int) -> Floats:
@@ -314,6 +347,28 @@ class ClassOrder:
         """These rows alone; without the classes."""
         return ClassOrder(self.rows[which], self.probs[which], self.count[which])
 
+    def with_draws(self, draws: Floats) -> ClassRows:
+        """What a method is given, with the draws of the whole block."""
+        return ClassRows(self.probs.astype(np.float64, copy=False), draws[self.rows])
+
+    def within(self, scores: Floats, limits: Floats | float) -> NDArray[np.int64]:
+        """How many classes of the order have a score within the limit."""
+        inside = scores <= limits
+        inside &= np.arange(inside.shape[1]) < self.count[:, None]
+        return row_counts(inside)
+
+
+STAGES = ((1.0, 8), (0.25, 3))
+"""Classes above this multiple of the average probability, of rows where at most one in so many classes is."""
+
+
+def _orders(probs: NDArray[np.floating], unseen: NDArray[np.bool_]) -> Iterator[ClassOrder]:
+    """The likely classes of the rows, more of those that are `unseen` still, and at last all: few rows are sorted."""
+    for share, one_in in STAGES:
+        rows = np.flatnonzero(unseen)
+        yield _likely(probs, rows, share, one_in)
+    yield _whole(probs, np.flatnonzero(unseen))
+
 
 def _whole(probs: NDArray[np.floating], rows: NDArray[np.int64], *, classes: bool = False) -> ClassOrder:
     """All classes of these rows."""
@@ -338,19 +393,21 @@ def _whole(probs: NDArray[np.floating], rows: NDArray[np.int64], *, classes: boo
     return ClassOrder(rows, np.negative(values, out=values), count)
 
 
-def _likely(probs: NDArray[np.floating], *, classes: bool = False) -> ClassOrder:
-    """The classes above the average probability, of rows that have few: most sets end among these."""
+def _likely(
+    probs: NDArray[np.floating], rows: NDArray[np.int64], share: float, one_in: int, *, classes: bool = False
+) -> ClassOrder:
+    """The classes above so much of the average probability, of those of the rows that have few: most sets end there."""
     num_classes = probs.shape[1]
-    likely = probs > probs.dtype.type(1 / num_classes)
+    own = probs if len(rows) == len(probs) else probs[rows]
+    likely = own > own.dtype.type(share / num_classes)
     count = row_counts(likely)
-    many = count > max(num_classes // 8, 2)
-    rows = np.flatnonzero(~many)
+    many = count > max(num_classes // one_in, 2)
     likely[many] = False
-    count = count[rows]
+    rows, count = rows[~many], count[~many]
     cells = places_of(likely)
     filled = np.arange(int(count.max(initial=1))) < count[:, None]
     values = np.zeros(filled.shape, dtype=probs.dtype)
-    values[filled] = -probs.reshape(-1)[cells]
+    values[filled] = -own.reshape(-1)[cells]
     if not classes:
         values.sort(axis=1)
         return ClassOrder(rows, np.negative(values, out=values), count)
@@ -423,15 +480,17 @@ class PredictionSets:
 
     def __call__(self, predictions: Predictions, weights: Any = None) -> Tensor:
         inside = np.empty((len(predictions), self.num_classes), dtype=bool)
-        for rows, block in self.blocks(predictions, weights):
-            inside[rows] = block
+        for _ in self.blocks(predictions, weights, inside):
+            pass
         return torch.from_numpy(inside).to(class_values(predictions, PURPOSE).device)
 
-    def blocks(self, predictions: Predictions, weights: Any = None) -> Iterator[tuple[slice, NDArray[np.bool_]]]:
-        """(rows, their sets) by blocks, where all sets together would not fit into memory."""
+    def blocks(
+        self, predictions: Predictions, weights: Any = None, out: Flags | None = None
+    ) -> Iterator[tuple[slice, Flags]]:
+        """(rows, their sets) by blocks, where all sets together would not fit into memory; or written into `out`."""
         class_values(predictions, PURPOSE)
         predictions.need_classes(f"the prediction sets '{self.word}'", self.num_classes, self.class_names)
-        return self.score.admitted(predictions, self.limits(predictions, weights), not self.allow_empty)
+        return self.score.admitted(predictions, self.limits(predictions, weights), not self.allow_empty, out)
 
     def limits(self, predictions: Predictions, weights: Any = None) -> Floats:
         """The threshold of every sample, `n 1`, or of every class, `1 c`; infinite where all classes are admitted."""

@@ -36,8 +36,10 @@ from confide.sets.base import (
     SetSpec,
     checked_weights,
     fewest_samples,
+    label_scores,
     quantile_rank,
     sets_from_state,
+    summed_sizes,
     threshold_of,
 )
 from confide.types import Floats, Options
@@ -268,16 +270,11 @@ def tuned(method: Method[SetSpec], options: Options, predictions: Predictions, c
     grids = {name: values for name, values in method.spec.tuned.items() if options[name] is None and values}
     if not grids:
         return tuned
-    best, smallest = np.inf, tuned
-    for values in product(*grids.values()):
-        candidate = {**tuned, **dict(zip(grids, values, strict=True))}
-        score = SetScore(method, {**options, **candidate}, seed)
-        limit = threshold_of(score.of_labels(predictions, labels), coverage)
-        limits = np.full((1, 1), np.inf if limit is None else limit)
-        size = sum(int(np.count_nonzero(inside)) for _, inside in score.admitted(predictions, limits, True))
-        if size < best:
-            best, smallest = size, candidate
-    return smallest
+    candidates = [{**tuned, **dict(zip(grids, values, strict=True))} for values in product(*grids.values())]
+    scores = [SetScore(method, {**options, **candidate}, seed) for candidate in candidates]
+    limits = [threshold_of(own, coverage) for own in label_scores(scores, predictions, labels)]
+    sizes = summed_sizes(scores, predictions, [np.inf if limit is None else limit for limit in limits])
+    return candidates[int(sizes.argmin())]
 
 
 # Clusters of classes.

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import confide
 from confide.checks import InputError
@@ -59,6 +60,18 @@ def test_train_then_predict(images: str, tmp_path: Path, capsys: pytest.CaptureF
     served = Predictions.load(out)
     assert not served.has_labels
     assert served.num_classes == 3
+    (tmp_path / "pictures").mkdir()
+    for name, picture in {"as-trained": served_as(images), "photo": Image.new("RGB", (30, 20))}.items():
+        picture.save(tmp_path / "pictures" / f"{name}.png")
+    assert main(["predict", run, str(tmp_path / "pictures"), "--out", out]) == 0
+    assert Predictions.load(out).ids.tolist() == ["as-trained.png", "photo.png"]
+    np.testing.assert_array_equal(Predictions.load(out).logits[0], served.logits[0])
+
+
+def served_as(images: str) -> Image.Image:
+    """The first image as a picture."""
+    with np.load(images) as data:
+        return Image.fromarray(data["images"][0])
 
 
 PIXELS = ["--recipe", "confide", "--features", "pixels"]  # the usual ones need weights

@@ -45,6 +45,16 @@ def test_a_folder_of_images(tmp_path):
         load_unlabelled(tmp_path / "bad")
 
 
+def test_pictures_of_any_size_become_those_asked_for(tmp_path):
+    write(tmp_path / "heap", ["0.png", "1.png"])
+    Image.new("L", (40, 30), 9).save(tmp_path / "heap" / "2.png")
+    part = only(load_unlabelled(tmp_path / "heap", size=(6, 5), channels=1))
+    assert [image.shape for image in part.inputs] == [(1, 6, 5)] * 3
+    assert (part.inputs[2] == 9).all()
+    with pytest.raises(InputError, match="channels"):
+        load_unlabelled(tmp_path / "heap", channels=2)
+
+
 def test_files_of_images(tmp_path):
     np.savez(tmp_path / "a.npz", images=IMAGES)
     np.savez(tmp_path / "b.npz", images=IMAGES, ids=np.arange(7) + 3)

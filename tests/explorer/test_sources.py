@@ -9,6 +9,10 @@ import os
 import socket
 import subprocess
 import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +25,9 @@ from confide.checks import InputError
 from confide.cli.main import main
 from confide.explorer import open_layout
 from confide.explorer.launch import bind
-from confide.explorer.queries import rising_order
+from confide.explorer.queries import parse_query, rising_order
 from confide.explorer.samples import PredictionsFile, gather_samples, model_table, parquet_row
+from confide.explorer.session import Explorer
 from confide.files import formats
 from confide.predictions import Predictions
 from confide.records import Scores, default_ids
@@ -410,8 +415,40 @@ def test_many_numbers_are_ordered_as_a_stable_sort_orders_them():
     values = np.round(rng.normal(0, 3, 70_000), 2).astype(np.float32).astype(np.float64)  # many ties
     values[rng.integers(0, 70_000, 500)] = np.nan
     values[:4] = 0.0, -0.0, np.inf, -np.inf
-    for own in (values, -values, values[:50], np.pi * values):  # the last ones are argsorted
+    fine = 1 + np.round(rng.random(70_000), 3) / 2**40  # parted by their last bits alone
+    wide = np.concatenate([fine, [1e-300, -1e300]])
+    for own in (values, -values, values[:50], np.pi * values, fine, wide, np.full(70_000, np.nan)):
         assert (rising_order(own) == np.argsort(own, kind="stable")).all()
+
+
+def test_what_follows_from_columns_is_computed_once_for_all_who_ask(tmp_path):
+    file = tmp_path / "p.parquet"
+    Predictions(np.eye(3), [0, 1, 1]).save(file)
+    explorer = Explorer(open_layout(file))
+    calls, begun = [], threading.Event()
+
+    def compute():
+        calls.append(1)
+        begun.wait(5)
+        return "made"
+
+    with closing(explorer), ThreadPoolExecutor() as pool:
+        answers = [pool.submit(explorer.database.derived, ("own",), compute) for _ in range(4)]
+        begun.set()
+        assert [answer.result() for answer in answers] == ["made"] * 4
+    assert calls == [1]
+
+
+def test_the_opening_view_is_there_before_it_is_asked_for(tmp_path):
+    file = tmp_path / "p.parquet"
+    Predictions(np.eye(3), [0, 1, 1]).save(file)
+    explorer = Explorer(open_layout(file))
+    with closing(explorer):
+        explorer.warm_up()
+        opening, patience = parse_query(explorer.database, ()), time.monotonic() + 10
+        while explorer.queries._remembered_order(opening) is None:
+            assert time.monotonic() < patience
+            time.sleep(0.01)
 
 
 def test_a_file_that_was_written_anew_meanwhile_is_matched_by_its_ids(tmp_path):

@@ -108,6 +108,55 @@ def batches(n: int, seed: int = 0) -> torch.utils.data.DataLoader:
     return torch.utils.data.DataLoader(data(n, seed), 20)
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_training_without_callback_and_validation_is_warned_of_at_its_second_epoch(tmp_path: Any) -> None:
+    lightning = pytest.importorskip("lightning")
+
+    class Classifier(lightning.LightningModule):  # type: ignore[misc,name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.network, self.loss = torch.nn.Linear(6, 3), losses.create("adafocal")
+            self.warned_in: list[int] = []
+
+        def training_step(self, batch: Any, _: int) -> torch.Tensor:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                value = self.loss(self.network(batch[0]), batch[1])
+            self.warned_in += [self.current_epoch for c in caught if "an epoch went by without" in str(c.message)]
+            return value
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.SGD(self.network.parameters(), lr=0.1)
+
+    model = Classifier()
+    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    trainer = lightning.Trainer(max_epochs=3, accelerator="cpu", default_root_dir=tmp_path, **quiet)
+    trainer.fit(model, torch.utils.data.DataLoader(data(64, 0), batch_size=16))  # no batch is short
+    assert model.warned_in == [1]
+
+
+def test_a_short_batch_between_full_ones_is_the_end_of_an_epoch() -> None:
+    (rows, labels), logits = data(8, 0).tensors, torch.zeros(8, 3, requires_grad=True)
+
+    def trained(*sizes: int, update_after: int = 0) -> list[int]:
+        loss, warned = losses.create("adafocal"), []
+        for number, size in enumerate(sizes, start=1):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                loss(logits[:size], labels[:size])
+            warned += [
+                number for c in caught if "a smaller batch, as at the end of an epoch, went by" in str(c.message)
+            ]
+            if number == update_after:
+                loss.update(rows[:, :3], labels)
+        return warned
+
+    assert trained(8, 8, 3, 8, 8, 3, 8) == [4]
+    assert trained(8, 8, 3, 8, update_after=3) == []
+    assert trained(8, 6, 7, 8, 3, 8) == []  # sizes that vary say nothing
+
+
 def test_a_validation_pass_in_eval_mode_without_the_callback_is_warned_of_once() -> None:
     module, (rows, labels) = torch.nn.ModuleDict({"loss": losses.create("adafocal")}), data(8, 0).tensors
     logits = rows[:, :3].requires_grad_()

@@ -160,6 +160,22 @@ def test_labels_that_are_no_class_are_refused(watch, label, message):
         watch.labels(["s1"], [label])
 
 
+def test_a_batch_of_other_classes_is_refused(watch):
+    with pytest.raises(InputError, match="of the 5 classes of the watch, got 3"):
+        watch.update(confide.Predictions(drawn(50, 2000)[0].logits[:, :3]))
+    assert not watch.batches
+
+
+def test_a_label_of_a_class_that_the_reference_never_predicts_is_taken(tmp_path):
+    reference, labels = drawn(300)
+    rarely = reference.logits.clone()
+    rarely[:, 4] -= 50
+    watch = Monitor(confide.Predictions(rarely, labels), file=tmp_path / "watch.jsonl")
+    watch.update(confide.Predictions(rarely, ids=reference.ids), name="week 1")
+    watch.labels([reference.ids[0]], [4])
+    assert (watch.batches[0].labelled, watch.batches[0].right) == (1, 0)
+
+
 def test_a_watch_of_another_reference_or_promise_is_refused(watch):
     with pytest.raises(InputError, match="started with others"):
         Monitor(*_reference(), risk=0.3, file=watch.file)

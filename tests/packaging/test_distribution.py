@@ -42,6 +42,15 @@ def test_errors_name_extras_that_bring_the_package() -> None:
     assert len(named) > 10
 
 
+def test_the_container_is_built_from_files_that_reach_it() -> None:
+    copied = re.findall(r"^COPY (.+) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    needed = {name for line in copied for name in line.split()}
+    assert {"pyproject.toml", "confide"} <= needed
+    allowed = re.findall(r"^!(.+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE)
+    assert needed == set(allowed)
+    assert all((ROOT / name).exists() for name in needed)
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the wheel and the source archive."""
