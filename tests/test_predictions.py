@@ -637,3 +637,8 @@ def test_labels_that_are_known_make_a_row_each(labels, ids, found):
 def test_labels_that_are_neither_yes_nor_no_are_refused(options, words):
     with pytest.raises(InputError, match=words):
         Predictions.multilabel(**options)
+
+
+def test_replace_sends_other_logits_to_their_own_method():
+    with pytest.raises(InputError, match="use with_logits"):
+        Predictions([[2.0, 0.0]], [0]).replace(logits=[[1.0, 0.0]])

@@ -269,11 +269,17 @@ def frames(pid: int, port: int) -> None:
 
 
 def pan(pid: int, port: int) -> None:
-    """Frames while the map of all samples is dragged about, and enlarged."""
+    """The map of all samples and slices of its clusters; frames while it is dragged about, and enlarged."""
     began = time.perf_counter()
     while b"computing" in get(port, "/api/map?split=test"):
         time.sleep(0.2)
     print(f"map: computed in {time.perf_counter() - began:.1f} s")
+    times = []
+    for _ in range(2):
+        began = time.perf_counter()
+        get(port, "/api/slices?split=test")
+        times.append(time.perf_counter() - began)
+    print(f"slices, its clusters among them: {times[0]:.1f} s at first, {times[1]:.1f} s again")
     with chromium() as browser:
         page = browser.new_page(viewport={"width": 1440, "height": 900})
         page.goto(f"http://127.0.0.1:{port}/?split=test&panel=map")

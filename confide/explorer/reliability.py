@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,6 +64,8 @@ class RowReliability:
     bins: tuple[ReliabilityBin, ...]
     risk: tuple[tuple[float, float, float], ...]
     """Share accepted, their error rate, the confidence that the least sure of them has."""
+    units: int | None = None
+    """How many were drawn, where several rows were drawn as one."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,8 @@ def row_reliability(runner: QueryRunner, query: Query) -> RowReliability | None:
         rows = np.flatnonzero(runner.fits(query) & (cells < GROUPS * CELLS))
         right = cells.take(rows) // CELLS % 2
         spread = _unit_spread(sure.take(rows) - right, units.take(rows))
-        return reliability_of(sums, by_label, spread=spread)
+        number = len(np.unique(units.take(rows)))
+        return replace(reliability_of(sums, by_label, spread=spread), units=number)
     few = sure[runner.fits(query) & (cells < GROUPS * CELLS)] if sums.count.sum() <= MOST_COUNTED else None
     return reliability_of(sums, by_label, few)
 

@@ -687,6 +687,8 @@ class Predictions:
             >>> confide.Predictions([[2.0, 0.0]], [0]).replace(split="val")
             <Predictions on 'val': 1 samples, 2 classes, logits>
         """
+        if "logits" in changes:
+            raise InputError("replace keeps the outputs of the samples, got other logits; use with_logits for these")
         names = ("outputs", "ids", "split", "trust", "columns", "class_names", "weights", "unit")
         now = {"labels": self._labels, **{name: getattr(self, name) for name in names}}
         if "weights" in changes and isinstance(self.outputs, StreamedOutputs):

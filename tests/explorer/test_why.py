@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import sys
 import zipfile
 from dataclasses import replace
 from html import unescape
@@ -32,6 +33,21 @@ def test_the_gap_of_the_rows_in_sight_is_that_of_the_evaluation(client, run_fold
     assert (found["low"], found["high"]) == pytest.approx((gap.low, gap.high), abs=1e-4)
     assert sum(b["n"] for b in found["bins"]) == 80
     assert found["risk"][-1][:2] == pytest.approx([1.0, 1 - found["accuracy"]])
+
+
+def test_the_filter_of_a_bin_holds_as_many_samples_as_the_bin_says(serve, tmp_path):
+    """As the page writes it: just above the low end, which belongs to the bin before, up to the high end."""
+    rng = np.random.default_rng(3)
+    sure = np.concatenate([rng.uniform(0, 1, 3000), np.arange(16) / 15, np.arange(16) / 15])
+    Predictions.from_pairs(rng.random(len(sure)) < sure, sure).save(tmp_path / "p.parquet")
+    client = serve(tmp_path / "p.parquet")
+    bins = client.get("reliability")["reliability"]["bins"]
+    counts = [
+        client.get("find", confidence=f"{b['low'] * (1 + sys.float_info.epsilon)!r}..{b['high']!r}")["count"]
+        for b in bins
+    ]
+    assert counts == [b["n"] for b in bins]
+    assert sum(counts) == len(sure)
 
 
 def test_rows_chosen_by_the_label_are_not_judged(client):
@@ -76,6 +92,7 @@ def test_the_gap_of_pixels_counts_images_and_slices_of_them_are_refused(serve, t
     client = serve(tmp_path / "pixels.parquet")
     found, gap = client.get("reliability")["reliability"], confide.metrics.confidence_gap(pixels)
     assert (found["low"], found["high"]) == pytest.approx((gap.low, gap.high), abs=1e-6)
+    assert (found["n"], found["units"]) == (720, 20)
     apart = confide.metrics.confidence_gap(pixels.replace(unit=None))
     assert found["high"] - found["low"] > 4 * (apart.high - apart.low)
     one = client.get("reliability", **{"c.image": "3..3"})["reliability"]

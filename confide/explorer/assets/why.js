@@ -70,7 +70,7 @@ function gapChart(r) {
   chart.append(svg("path", { class: `k${colour}`, "stroke-width": 1.5, d: `M${x(r.low)} 42H${x(r.high)}` }), svg("circle", { class: `f${colour}`, cx: x(gap), cy: 42, r: 5 }), svg("text", { x: 4, y: 11, class: "l" }, "underconfident"), svg("text", { x: 296, y: 11, class: "e l" }, "overconfident"));
   tell(chart, [[x(gap), 42, `${points(gap)} points, 95 % ${between(r.low, r.high)}; by chance within ±${points(r.chance, false)}`]]);
   const zone = r.verdict === "chosen" ? "no zone of chance, for the filters look at the label" : "grey where chance alone would put it";
-  return figure("Confidence minus accuracy", `Points, with 95 % interval; ${zone}. n = ${whole(r.n)}`, chart);
+  return figure("Confidence minus accuracy", `Points, with 95 % interval; ${zone}. n = ${whole(r.n)}${r.units === null ? "" : ` in ${whole(r.units)} units drawn as one each, which intervals and chance count`}`, chart);
 }
 
 function reliabilityChart(r) {
