@@ -75,11 +75,11 @@ def run(args: argparse.Namespace) -> None:
     if not args.data_option:
         # Pictures of any size become those that the model was trained on.
         preparation = TrainedFile.read(members[0] if members else args.checkpoint).preparation
-        pictures = {}
         if preparation.kind == "image":
-            channels, *size = preparation.shape
-            pictures = {"channels": channels, "size": tuple(size)}
-        unlabelled = load_unlabelled(args.data, **pictures)
+            channels, height, width = preparation.shape
+            unlabelled = load_unlabelled(args.data, channels=channels, size=(height, width))
+        else:
+            unlabelled = load_unlabelled(args.data)
     dataset = unlabelled or load_dataset(args.data, **parse_options(args.data_option))
     if unlabelled is not None:
         (args.split,) = unlabelled.splits

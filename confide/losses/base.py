@@ -220,7 +220,7 @@ class UpdateWatch:
 def lightning_epoch() -> int | None:
     """The epoch of the Lightning trainer that calls, if one does: nothing tells a loss of it."""
     loaded = (sys.modules.get(name) for name in ("lightning.pytorch", "pytorch_lightning"))
-    trainers = tuple(module.Trainer for module in loaded if hasattr(module, "Trainer"))
+    trainers = tuple(module.Trainer for module in loaded if module is not None and hasattr(module, "Trainer"))
     frame = sys._getframe() if trainers else None
     while frame is not None:
         if isinstance(caller := frame.f_locals.get("self"), trainers):

@@ -102,7 +102,8 @@ class Binned:
 
     def residual_of(self, part: slice) -> Floats:
         """Confidence less correctness of some samples."""
-        return self.sure[part] - self.hits[part]
+        residual: Floats = self.sure[part] - self.hits[part]
+        return residual
 
     @property
     def residual(self) -> Floats:

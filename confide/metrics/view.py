@@ -163,9 +163,9 @@ def dot(left: Floating, right: Floating) -> float:
 def segments(same: Flags, wrong: Flags) -> tuple[Indices, Flags]:
     """Ends and kinds of the segments; `same[i]` says that samples i and i + 1 have one score."""
     cut = wrong[1:] != wrong[:-1]
-    kind = np.int32 if len(wrong) < 1 << 31 else np.int64
+    kind: type[np.int32] | type[np.int64] = np.int32 if len(wrong) < 1 << 31 else np.int64
     if not same.any():
-        ends = np.append(np.flatnonzero(cut), len(wrong) - 1).astype(kind)
+        ends: Indices = np.append(np.flatnonzero(cut), len(wrong) - 1).astype(kind)
         return ends, np.zeros(len(ends), dtype=bool)
     beside = np.zeros(len(same), dtype=bool)
     beside[1:] |= same[:-1]
