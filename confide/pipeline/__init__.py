@@ -18,6 +18,7 @@ from confide.pipeline.evaluation import (
     conclude as conclude,
     evaluate_model as evaluate_model,
 )
+from confide.pipeline.prediction import predict as predict
 from confide.pipeline.preparation import (
     PREDICTED_CLASS as PREDICTED_CLASS,
     extract as extract,
@@ -41,7 +42,6 @@ from confide.pipeline.shards import (
 )
 from confide.pipeline.training import (
     loss_settings as loss_settings,
-    predict as predict,
     run_training as run_training,
     settings_of as settings_of,
     try_training as try_training,
