@@ -18,7 +18,12 @@ from confide.pipeline.evaluation import (
     conclude as conclude,
     evaluate_model as evaluate_model,
 )
-from confide.pipeline.prediction import predict as predict
+from confide.pipeline.prediction import (
+    PredictedData as PredictedData,
+    PredictionRequest as PredictionRequest,
+    predict as predict,
+    predict_data as predict_data,
+)
 from confide.pipeline.preparation import (
     PREDICTED_CLASS as PREDICTED_CLASS,
     extract as extract,
@@ -48,6 +53,8 @@ from confide.pipeline.training import (
 )
 
 __all__ = [
+    "PredictedData",
+    "PredictionRequest",
     "SketchJob",
     "Workers",
     "add_trust",
@@ -64,6 +71,7 @@ __all__ = [
     "fit_trust",
     "open_data",
     "predict",
+    "predict_data",
     "run_training",
     "sample_folder",
     "score_groups",

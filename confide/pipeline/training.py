@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from confide import training
@@ -12,6 +11,7 @@ from confide.config import Config, MethodChoice, load_config
 from confide.features.extraction import weights_digest
 from confide.files import disk, formats
 from confide.pipeline.calibration import fit_calibrator
+from confide.pipeline.prediction import predict
 from confide.pipeline.preparation import (
     PREDICTED_CLASS,
     extract,
@@ -21,7 +21,6 @@ from confide.pipeline.preparation import (
     score_groups,
     score_predicted_class,
 )
-from confide.pipeline.prediction import predict
 from confide.records import Dataset, Features, Scores
 from confide.store import RunPaths
 from confide.training.distributed import held, is_lead_process

@@ -683,6 +683,9 @@ class Predictions:
         Returns:
             Another record.
 
+        Raises:
+            InputError: other logits are given.
+
         Example:
             >>> confide.Predictions([[2.0, 0.0]], [0]).replace(split="val")
             <Predictions on 'val': 1 samples, 2 classes, logits>
