@@ -11,6 +11,7 @@ from confide.cli.shared import (
     NOT_KEPT,
     add_engine,
     load_predictions,
+    name_of_file,
     parse_options,
     print_json,
     text_table,
@@ -107,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
             written += write_evaluation(args.report, args.command, drawn, name, "sets", sets=(result,))
     elif args.apply:
         applied_to = with_difficulty(load_predictions(args.apply), args.scores and args.scores[1])
-        result = sets.measure(fitted, applied_to, model=Path(args.apply).name.split(".")[0])
+        result = sets.measure(fitted, applied_to, model=name_of_file(args.apply))
         if args.out:
             formats.write_table(args.out, sets.set_columns(fitted, applied_to))
             written.append(args.out)

@@ -137,7 +137,17 @@ def workers_of(args: argparse.Namespace, folder: str | Path) -> Workers:
     return Workers(parts, args.engine, args.workers or 2)
 
 
-# Predictions that a verb is place, and what is doubtful about them.
+# Predictions that a verb is given, and what is doubtful about them.
+
+
+def name_of_file(path: str | Path) -> str:
+    """What the predictions of a file are called: its name up to the first dot."""
+    return Path(path).name.split(".")[0]
+
+
+def metrics_of(words: list[str]) -> str | list[str]:
+    """`core` and `all` name several metrics, all else is the metrics themselves."""
+    return words[0] if words in (["core"], ["all"]) else words
 
 
 WEIGHTS = "column that says how much each sample counts (default: sample_weight, where FILE has it)"

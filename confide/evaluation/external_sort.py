@@ -54,7 +54,7 @@ class ScoreRange:
 
 def score_ranges(sketch: Sketch, rows: int = RANGE_ROWS) -> list[ScoreRange]:
     """Ranges of about so many rows each, the surest first; the rows of one cell stay together."""
-    table = sketch.fine.settle()
+    table = sketch.fine.summed()
     cell, right, count = table.keys >> 1, table.keys & 1, table.sums[:, 0].astype(np.int64)
     cells, place = np.unique(cell, return_inverse=True)
     all_rows = np.bincount(place.reshape(-1), count).astype(np.int64)

@@ -48,6 +48,7 @@ from confide.pipeline.shards import (
 from confide.pipeline.training import (
     loss_settings as loss_settings,
     run_training as run_training,
+    run_trainings as run_trainings,
     settings_of as settings_of,
     try_training as try_training,
 )
@@ -73,6 +74,7 @@ __all__ = [
     "predict",
     "predict_data",
     "run_training",
+    "run_trainings",
     "sample_folder",
     "score_groups",
     "score_predicted_class",

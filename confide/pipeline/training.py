@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +23,9 @@ from confide.pipeline.preparation import (
     score_groups,
     score_predicted_class,
 )
+from confide.progress import Progress
 from confide.records import Dataset, Features, Scores
+from confide.scale import Job, run_jobs, train_workers
 from confide.store import RunPaths
 from confide.training.distributed import held, is_lead_process
 from confide.training.jobs import TrainingJob, TrainingOutcome, train_networks
@@ -121,6 +125,44 @@ def try_training(job: TrainingJob) -> TrainingOutcome:
         return run_training(job)
     except InputError as error:
         return TrainingOutcome(job.out, job.settings, error=str(error))
+
+
+def run_trainings(jobs: Sequence[TrainingJob], *, engine: str = "local", workers: int = 1) -> list[TrainingOutcome]:
+    """Train as several jobs say, side by side; or a single job over all the workers of a cluster.
+
+    Args:
+        jobs: as in `run_training`.
+        engine: `local` processes, or a `ray` cluster.
+        workers: trainings at a time; of a single job on a cluster, processes that train it together.
+
+    Returns:
+        An outcome for each job, in their order.
+
+    Raises:
+        InputError: several jobs or a cluster, in a process that `torchrun` started; or a single job that cannot be
+            trained. Of several jobs the outcome's `error` says so.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from confide import pipeline, training
+        >>> from confide.training.jobs import TrainingJob
+        >>> jobs = [TrainingJob("nowhere.npz", training.Settings(), Path("runs") / name) for name in ("a", "b")]
+        >>> [outcome.error is None for outcome in pipeline.run_trainings(jobs)]
+        [False, False]
+    """
+    if len(jobs) == 1 and engine == "local":
+        return [run_training(jobs[0])]
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise InputError("a grid and --engine ray start processes of their own; start them without torchrun")
+    if engine == "ray":
+        jobs = [job.absolute() for job in jobs]
+    if len(jobs) == 1:
+        work = Job(jobs[0].out.name or "train", lambda job: run_training(job).as_dict(), jobs[0])
+        answer = train_workers(work, workers, storage=jobs[0].out / "ray")
+        return [TrainingOutcome.from_dict(answer)]
+    cells = [Job(job.out.name, try_training, job) for job in jobs]
+    with Progress("grid", len(cells)) as progress:
+        return run_jobs(cells, engine=engine, workers=workers, on_done=lambda job, _: progress.step(1, job.name))
 
 
 def _recipe_scores(job: TrainingJob, recipe: Config, dataset: Dataset, scores: Scores | None) -> Scores | None:
