@@ -133,7 +133,7 @@ def predict_members(
     members: Sequence[Trained | str | Path] | str | Path,
     dataset: Dataset | Split,
     split: str = "test",
-    **options: object,
+    **options: Any,
 ) -> Predictions:
     """Predictions of the members together: the logarithm of their mean probability.
 
