@@ -238,8 +238,8 @@ def groups_of(evaluation: Evaluation) -> str:
         if m.group is not None:
             by_group.setdefault(m.group, {}).setdefault(m.metric, m)
     kinds: dict[str, list[str]] = {}
-    for group in by_group:
-        kinds.setdefault(group.split("=", 1)[0], []).append(group)
+    for group, measured in by_group.items():
+        kinds.setdefault(next(iter(measured.values())).group_kind, []).append(group)
     parts = []
     for kind, groups in kinds.items():
         known = dict.fromkeys(word for group in groups for word in by_group[group])
@@ -248,7 +248,7 @@ def groups_of(evaluation: Evaluation) -> str:
         for group in groups[:20]:
             cells = [f"{number(by_group[group][w].value)} {interval(by_group[group][w])}".strip() for w in shown]
             first = next(iter(by_group[group].values()))
-            rows.append([group.split("=", 1)[1], f"{first.n:,}", *cells])
+            rows.append([first.group_name, f"{first.n:,}", *cells])
         more = f"\n... and {len(groups) - 20} more in evaluation.json" if len(groups) > 20 else ""
         parts.append("\n\n" + text_table([f"by {kind}", "samples", *shown], rows) + more)
     return "".join(parts)

@@ -161,15 +161,17 @@ PRIOR = (
 def prior_of(texts: Sequence[str] | None) -> list[float] | dict[str, float] | None:
     """Shares of the classes in their order, or by name."""
     from confide.checks import InputError
+    from confide.files import split_pair
 
     if texts is None:
         return None
+    form = "--prior takes a number a class, or NAME=NUMBER each"
     try:
         if not any("=" in text for text in texts):
             return [float(text) for text in texts]
-        return {name: float(share) for name, _, share in (text.rpartition("=") for text in texts)}
+        return {name: float(share) for name, share in (split_pair(text, form, last=True) for text in texts)}
     except ValueError:
-        raise InputError(f"--prior takes a number a class, or NAME=NUMBER each, got '{' '.join(texts)}'") from None
+        raise InputError(f"{form}, got '{' '.join(texts)}'") from None
 
 
 def weights_text(predictions: Predictions) -> str:

@@ -30,7 +30,7 @@ from confide.files import formats
 from confide.metrics.base import parse_metric
 from confide.numerics.binning import width_bin_of, width_edges
 from confide.predictions import Predictions
-from confide.results import About, Evaluation, Measurement
+from confide.results import About, Evaluation, Measurement, group_parts
 from confide.types import Floats, Indices, Options
 
 FACTS = ("nll", "brier", "entropy")
@@ -326,7 +326,7 @@ class Sketch:
         renamed = np.arange(UNITS) if other.are_parts else self._numbers(list(other.units))
         self._add_cells(other, renamed)
         for name, group in other.groups.items():
-            self._group(name, name.split("=", 1)[0])._add_cells(group, renamed)
+            self._group(name, group_parts(name)[0])._add_cells(group, renamed)
         if other.classes is not None:
             self.classes = other.classes if self.classes is None else self.classes + other.classes
         return self
