@@ -151,3 +151,11 @@ def test_the_tree_of_the_architecture_is_the_tree():
     }
     assert there <= named
     assert {name for name in named if name.endswith("/")} <= there
+
+
+def test_the_graph_of_the_architecture_is_the_one_that_imports_are_held_to():
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    drawn = re.search(r"## Who imports whom\n\n```\n(.*?)```", text, re.S)[1].splitlines()
+    contract = re.search(r"\nlayers = \[\n(.*?)\n\]", (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.S)[1]
+    layers = [set(re.findall(r"\w+", line)) for line in contract.splitlines()]
+    assert [set(re.findall(r"\w+", line)) for line in drawn] == layers
