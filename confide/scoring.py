@@ -511,9 +511,9 @@ def export_hard(
     Example:
         >>> import numpy as np
         >>> from confide import Scores
-        >>> from confide.scoring import export_hard
+        >>> from confide.scoring import export_hard, load_split
         >>> np.savez("rows.npz", x=np.eye(20), y=np.arange(20) % 2)
-        >>> scores = Scores(np.arange(20), np.arange(20.0), "rmd")
+        >>> scores = Scores(load_split("rows.npz", "all").split("all").ids, np.arange(20.0), "rmd")
         >>> export_hard("rows.npz", scores, "hard.parquet", split="all").rows.tolist()
         [19, 18]
     """
