@@ -366,8 +366,8 @@ class Monitor:
         """Add the labels of a table: its columns of ids and of labels, and `weight` where there is one.
 
         Args:
-            path: .csv, .parquet, .jsonl or .npz; the columns have the names of a file of predictions; of pairs of confidence and
-                correctness `correct` will do.
+            path: .csv, .parquet, .jsonl or .npz; the columns have the names of a file of predictions, and of pairs of
+                confidence and correctness `correct` will do.
 
         Returns:
             The alarms, as `alarms`.
