@@ -81,7 +81,7 @@ def test_bins_are_numbered_in_as_many_bits_as_they_need(bins):
 @pytest.mark.parametrize("at_once", [1, 2, 3, 7])
 def test_rankings_made_part_by_part_equal_the_plain_formulas(at_once, monkeypatch):
     """Ties end, begin and lie across the parts; runs of right and of wrong samples do too."""
-    monkeypatch.setattr("confide.metrics.view.SEGMENTS_AT_ONCE", at_once)
+    monkeypatch.setattr("confide.metrics.view.SEGMENTS", at_once)
     rng = np.random.default_rng(at_once)
     for grid in (2, 6, 40, 1 << 20):
         confidence = rng.integers(0, grid + 1, 90) / grid
