@@ -437,8 +437,8 @@ class Monitor:
                 continue
             before = self.state.batch_at(places[name])
             at = places[name] - before.first
-            both = before.batch.classes, batch.classes
-            same = both[0] is both[1] if both[0] is None or both[1] is None else both[0][at] == both[1][k]
+            known, own = before.batch.classes, batch.classes
+            same = known is own if known is None or own is None else known[at] == own[k]
             if not same or abs(before.batch.confidence[at] - batch.confidence[k]) > 1e-9:
                 raise InputError(
                     f"sample '{name}' came before with another prediction; an id must be one sample for the whole "

@@ -162,8 +162,6 @@ def test_the_graph_of_the_architecture_is_the_one_that_imports_are_held_to():
 
 
 def test_the_architecture_names_the_function_of_every_verb():
-    from confide.cli.main import VERBS
-
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     table = re.search(r"## What a verb calls\n(.*?)\n## ", text, re.S)[1]
     rows = [line.split("|")[1:3] for line in table.splitlines() if line.startswith("| `")]
