@@ -23,7 +23,6 @@ from confide.numerics.binning import width_bin_of
 from confide.predictions import Predictions
 from confide.registry import Method
 
-RUN_COLUMNS = ("cell", "score", "right", "wrong")
 LARGEST: Mapping[str, Callable[[Iterable[float]], float]] = {"coverage_at_risk": max, "halving_rejection": min}
 """Metrics of the largest coverage that any range allows; all others add up."""
 OF_A_THRESHOLD = ("tpr", "tnr")
