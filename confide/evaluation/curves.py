@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.block_sizes import CACHED_FLOAT64, rows_in
-from confide.metrics.calibration import Binned, Smoother, binned_error, binned_errors
+from confide.metrics.calibration import Binned, Smoother
 from confide.metrics.intervals import unit_effect
 from confide.metrics.resampling import bernoulli_sums, null_from
 from confide.metrics.view import MetricSamples, View, score_values, sort_with_order
-from confide.numerics.binning import mass_starts, width_edges
+from confide.numerics.binning import binned_error, binned_errors, mass_starts, width_edges
 from confide.numerics.binomial import wilson_interval
 from confide.random import generator
 from confide.results import TAILS, Curve, Z
