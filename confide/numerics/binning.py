@@ -165,7 +165,7 @@ def calibration_error(
 ) -> float:
     """Expected calibration error of arrays, sum over bins of |sum of (confidence - correct)| / n.
 
-    It is `binned_error` of norm 1, which needs no counts; `metrics.ece` gives it of a record, with intervals and a test.
+    It is `binned_error` of norm 1, which needs no counts; `metrics.ece` gives it of a record, with intervals, a test.
     """
     if binning == "mass":
         order = np.argsort(confidence, kind="stable")
