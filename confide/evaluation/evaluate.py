@@ -405,8 +405,8 @@ def macro_measurements(
         value = float(np.mean([group.value for group in defined]))
         bounds, chance = _macro_interval(request, value, defined, len(predictions), how, whole.design, effect)
         note = None if len(defined) == len(parts) else f"not defined for {len(parts) - len(defined)} of {len(parts)}"
-        group = group_of(grouping.kind, MACRO)
-        measured.append(row_of(request, value, len(predictions), tag, bounds, chance, group, note))
+        over_groups = group_of(grouping.kind, MACRO)
+        measured.append(row_of(request, value, len(predictions), tag, bounds, chance, over_groups, note))
     return measured
 
 

@@ -193,11 +193,12 @@ def _open(model: str | Path, source: str | Path, request: PredictionRequest) -> 
     """The data, the split to predict, and whether its samples have labels."""
     dataset, split = None, request.split
     if not request.data_options:
-        preparation, options = TrainedFile.read(model).preparation, {}
+        preparation = TrainedFile.read(model).preparation
         if preparation.kind == "image":
             channels, height, width = preparation.shape
-            options = {"channels": channels, "size": (height, width)}
-        dataset = load_unlabelled(source, **options)
+            dataset = load_unlabelled(source, channels=channels, size=(height, width))
+        else:
+            dataset = load_unlabelled(source)
     labelled = dataset is None
     if dataset is None:
         dataset = load_dataset(source, **request.data_options)
