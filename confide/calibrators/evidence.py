@@ -4,10 +4,10 @@ with, and the predictions of other models.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -24,6 +24,8 @@ from confide.trust import Trust
 from confide.trust.distances import NeighbourDistance, TrustScore
 from confide.types import ClassIndices, Logits
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, eq=False)
 class Reference:
@@ -35,6 +37,14 @@ class Reference:
     labels: ClassIndices | None = None
     fitted: FittedDifficulty | None = None
     source: FeatureSource = field(default_factory=FeatureSource)
+    _fits: dict[Hashable, Any] = field(default_factory=dict, repr=False)
+
+    def once(self, key: Hashable, fit: Callable[[], T]) -> T:
+        """What a fit on these samples gives, made once: cross-validation asks for it in every fold."""
+        if key not in self._fits:
+            self._fits[key] = fit()
+        fitted: T = self._fits[key]
+        return fitted
 
     @cached_property
     def gaussians(self) -> GaussianDifficulty:
