@@ -37,13 +37,14 @@ class Reference:
     labels: ClassIndices | None = None
     fitted: FittedDifficulty | None = None
     source: FeatureSource = field(default_factory=FeatureSource)
-    _fits: dict[Hashable, Any] = field(default_factory=dict, repr=False)
+    fits: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
     def once(self, key: Hashable, fit: Callable[[], T]) -> T:
-        """What a fit on these samples gives, made once: cross-validation asks for it in every fold."""
-        if key not in self._fits:
-            self._fits[key] = fit()
-        fitted: T = self._fits[key]
+        """What a fit on these samples gives, made once for all folds of a choice and all models of a run."""
+        key = (key, self.num_classes)
+        if key not in self.fits:
+            self.fits[key] = fit()
+        fitted: T = self.fits[key]
         return fitted
 
     @cached_property
@@ -51,7 +52,7 @@ class Reference:
         """Of the classes: the difficulty fit's own, or fitted on the rows as `rmd` does."""
         fitted = self.fitted
         if fitted is None:
-            fitted = difficulty.fit("rmd", *self.labelled_rows)
+            fitted = self.once("rmd", lambda: difficulty.fit("rmd", *self.labelled_rows))
         if not isinstance(fitted.model, GaussianDifficulty):
             raise InputError(f"{self._needs('class Gaussians')}, got a fitted '{fitted.method}'; fit rmd")
         if fitted.num_classes != self.num_classes:
@@ -89,7 +90,7 @@ def reference_of(word: str, fitted: Any, num_classes: int) -> Reference:
         if fitted.split == "test":
             raise InputError(f"calibrator '{word}' must not compare with the test split; pass the features of 'train'")
         rows, labels = np.asarray(fitted.values[:]), np.asarray(fitted.labels)
-        return Reference(word, num_classes, rows, labels, source=fitted.source)
+        return Reference(word, num_classes, rows, labels, source=fitted.source, fits=fitted.fits)
     if isinstance(fitted, Trust) and isinstance(fitted.scorer, (TrustScore, NeighbourDistance)):
         scorer, source = fitted.scorer, FeatureSource(fitted.about.extractor)
         if isinstance(scorer, NeighbourDistance):

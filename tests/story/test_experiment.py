@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -206,6 +207,18 @@ def test_difficulty_and_config_are_made_once_and_calibrators_read_once(data, tmp
     rows = confide.Features.load(outcome.folder / "features" / "test.npz")
     scores = confide.Scores.load(outcome.folder / "scores" / "test.parquet")
     np.testing.assert_array_equal(fitted.score(rows).values, scores.values)
+
+
+@pytest.mark.parametrize("opinion", ["gaussian", "logistic"])
+def test_a_second_opinion_is_fitted_once_for_all_models(data, tmp_path, monkeypatch, opinion):
+    known, fits = import_module("confide.calibrators.second_opinion"), []
+    function, posterior = known.OPINIONS[opinion]
+    counted = {opinion: (lambda *given: fits.append(opinion) or function(*given), posterior)}
+    monkeypatch.setattr(known, "OPINIONS", {**known.OPINIONS, **counted})
+    changes = {"trust": [], "calibrators": [{"word": "second_opinion", "opinion": opinion}]}
+    confide.run({**SMALL, "data": data, **changes}, tmp_path / "run")
+    assert len(SMALL["losses"]) == 2
+    assert fits == [opinion]
 
 
 def test_a_recipe_and_a_prediction_make_and_read_everything_once(data, tmp_path, counted):
