@@ -150,7 +150,7 @@ def table_row(rows: int, seed: int) -> str:
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     limits, auroc = sketch.ranking_limits(["auroc"])["auroc"], evaluation.value("auroc")
     bound = max(abs(limit - auroc) for limit in limits)
-    cells, value = len(sketch.fine.settle().keys), evaluation.value("ece")
+    cells, value = len(sketch.fine.summed().keys), evaluation.value("ece")
     return (
         f"| {rows:,} | {making_s:.1f} | {counted:.1f} | {evaluated:.1f} | {cells:,} | {before:.0f} | {memory:.0f} | "
         f"{bound:.1e} | {value:.5f} |"

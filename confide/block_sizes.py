@@ -27,6 +27,14 @@ PRODUCT_ROWS = 2048
 """Rows of one product on a CPU (16 times that on a GPU): few enough for float32 sums, enough for full speed."""
 COMPARED_ROWS = 1024
 """Rows that are compared with each other, and with all that are kept, at once."""
+SEGMENTS = 1 << 16
+"""Segments of a ranking whose sums are made at once: of all together they would take more than the samples do."""
+HEAD_ROWS = 1 << 16
+"""Samples whose penultimate features are held at once while passes with dropout run over them."""
+RANGE_ROWS = 1 << 22
+"""Rows of a sorted run, and about those of a range of it: some 100 MB of memory each."""
+RUN_ROWS = 1 << 16
+"""Rows of a sorted run that are read at once."""
 
 
 def rows_in(elements: int, width: int) -> int:

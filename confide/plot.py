@@ -262,7 +262,7 @@ def shift(evaluation: Evaluation, ax: Any = None, *, of: str = "gap") -> Any:
     ax.set_xticks(severities, [f"{severity:g}" for severity in severities])
     ax.axhline(0, color=PALETTE["ink3"], linewidth=1)
     ax.set(xlabel="severity, 0 is clean", ylabel="confidence minus accuracy" if of == "gap" else "ECE")
-    cells = [m for m in evaluation.measurements if m.metric == of and m.plain and (m.group or "").startswith("shift=")]
+    cells = [m for m in evaluation.measurements if m.metric == of and m.plain and m.group_kind == "shift"]
     limits = [m.chance_high for m in cells if m.chance_high is not None]
     if limits:
         label = f"by chance up to {max(limits):.3f}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -288,6 +288,8 @@ class Features:
     split: str | None = None
     options: Options = field(default_factory=dict)
     """Of the extractor, as they were given."""
+    fits: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
+    """What was fitted on these rows alone and is kept with them, for whoever asks for the same fit again."""
 
     def __post_init__(self) -> None:
         shapes = [_shape(part) for part in (self.values, self.labels, self.ids)]

@@ -16,6 +16,7 @@ from confide import data, difficulty, features
 from confide.checks import InputError, OptionError, check_range, did_you_mean
 from confide.difficulty.base import DifficultySpec
 from confide.difficulty.explain import ClassWords
+from confide.difficulty.harden import HardBenchmark, export
 from confide.difficulty.label_errors import VERDICTS, Verdicts
 from confide.difficulty.weights import Agreement
 from confide.evaluation.gallery import gallery, picture
@@ -27,7 +28,16 @@ from confide.registry import Method
 from confide.results import Sample
 from confide.types import JsonObject, Options
 
-__all__ = ["ScoredData", "ScoringRequest", "Suspect", "fitted_extractor", "is_features", "load_split", "score_data"]
+__all__ = [
+    "ScoredData",
+    "ScoringRequest",
+    "Suspect",
+    "export_hard",
+    "fitted_extractor",
+    "is_features",
+    "load_split",
+    "score_data",
+]
 
 SHOWN_TEXT = 280
 
@@ -464,6 +474,65 @@ def load_split(source: str, split: str) -> Dataset:
     if own != ["train"]:
         raise InputError(f"{source} has splits of its own, {', '.join(own)}; name one of them with --split")
     return replace(dataset, splits={"all": dataset.train})
+
+
+def export_hard(
+    source: str,
+    scores: Scores,
+    out: str | Path,
+    *,
+    split: str = "train",
+    fraction: float = 0.1,
+    stratify: bool = False,
+    near_duplicates: str | Path | None = None,
+    similarity: float = 0.99,
+    licence: str = "",
+) -> HardBenchmark:
+    """Write the hardest samples of a dataset as a benchmark with its card.
+
+    Args:
+        source: a dataset's word or path.
+        scores: of its samples.
+        out: a folder, or a .parquet file.
+        split: that was scored: a name, or `all`.
+        fraction: of the samples to keep.
+        stratify: the same share of every class.
+        near_duplicates: leave them out by these features: a file, a folder of shards or an extractor's word; by default
+            those that the data carry. `none` keeps them.
+        similarity: cosine from which two samples are near-duplicates.
+        licence: a note for the card.
+
+    Returns:
+        Which samples were chosen, and how many near-duplicates were left out.
+
+    Raises:
+        InputError: scores of other samples, or an `out` that is neither.
+
+    Example:
+        >>> import numpy as np
+        >>> from confide import Scores
+        >>> from confide.scoring import export_hard, load_split
+        >>> np.savez("rows.npz", x=np.eye(20), y=np.arange(20) % 2)
+        >>> scores = Scores(load_split("rows.npz", "all").split("all").ids, np.arange(20.0), "rmd")
+        >>> export_hard("rows.npz", scores, "hard.parquet", split="all").rows.tolist()
+        [19, 18]
+    """
+    dataset = load_split(source, split)
+    rows = _rows_for_duplicates(dataset, split, near_duplicates)
+    hard = difficulty.harden(scores, fraction=fraction, stratify=stratify, features=rows, similarity=similarity)
+    export(Path(out), dataset, split, hard, hard.card(dataset.name, licence, dataset.class_names))
+    return hard
+
+
+def _rows_for_duplicates(dataset: Dataset, split: str, choice: str | Path | None) -> Features | None:
+    if choice is None:
+        carried = "features" in dataset.split(split).columns
+        return features.extract("cached", dataset, split) if carried else None
+    if str(choice) == "none":
+        return None
+    path = Path(choice)
+    is_file = path.exists() or path.suffix or len(path.parts) > 1
+    return Features.load(path) if is_file else features.extract(str(choice), dataset, split)
 
 
 def _data_notes(dataset: Dataset, split: str) -> list[str]:

@@ -157,3 +157,28 @@ def test_nothing_is_remembered_by_the_place_of_an_object(modules):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "id"
     }
     assert callers == {"confide.files.formats", "confide.training.state"}
+
+
+def test_what_many_need_is_written_at_one_place(modules):
+    """Formats of files, the sign between a name and its value, and how likely an error of a test may be."""
+    formats, partings, levels = set(), set(), set()
+    for name, (_, tree) in modules.items():
+        for node in ast.walk(tree):
+            match node:
+                case ast.Call(func=ast.Name(id="Format")):
+                    formats.add(name)
+                case ast.Call(
+                    func=ast.Attribute(attr="partition" | "rpartition" | "split"), args=[ast.Constant("="), *_]
+                ):
+                    partings.add(name)
+                case ast.Constant(value=float(value)) if abs(value - 1.96) < 1e-3:
+                    levels.add(name)
+    assert formats == {"confide.files.formats"}
+    # Of a user's words, of groups of a result, of a cookie, and of words that were parted before.
+    assert partings == {
+        "confide.files.formats",
+        "confide.results.measurements",
+        "confide.explorer.access",
+        "confide.cli.train",
+    }
+    assert levels == {"confide.results.measurements"}

@@ -37,7 +37,7 @@ from confide.results import (
     SetExample,
     SetResult,
 )
-from confide.results.measurements import comparisons_of_rows
+from confide.results.measurements import comparisons_of_rows, group_of
 from confide.training import Trained
 
 
@@ -425,3 +425,10 @@ def test_expectations_are_of_the_plain_confidence_and_the_named_group():
     ):
         with pytest.raises(InputError, match=hint):
             evaluation.expect(text)
+
+
+def test_a_group_is_read_as_it_is_named():
+    for kind, name in (("class", "Shirt"), ("site", "a=b"), ("shift", "severity 3"), ("slice", ""), ("", "odd")):
+        measured = Measurement("accuracy", 0.5, 10, group=group_of(kind, name) if kind else name)
+        assert (measured.group_kind, measured.group_name) == (kind, name)
+    assert (Measurement("accuracy", 0.5, 10).group_kind, Measurement("accuracy", 0.5, 10).group_name) == ("", "")

@@ -18,13 +18,25 @@ from benchmarks.lib.sources import CORRUPTED_IMAGES as IMAGES, OOD
 from benchmarks.lib.values import paired, spread_of
 from confide.checks import InputError
 from confide.evaluation import holm
-from confide.results import LEVEL, About, ComparedRow, Comparison, Curve, Evaluation, Measurement
+from confide.results import (
+    BOX,
+    LEVEL,
+    MEAN_OF_CELLS,
+    OF_SEVERITY,
+    About,
+    ComparedRow,
+    Comparison,
+    Curve,
+    Evaluation,
+    Measurement,
+    group_of,
+)
 
 STAGES = ("raw", "temperature")
 REPORTED_METRICS = ("accuracy", "ece", "nll", "aurc", "auroc")
 TESTED = {"accuracy": True, "nll": False, "ece_mass": False, "aurc": False}
 """Metrics of the paired tests, and whether higher is better."""
-BOX = {"low": 0.0, "lower_quartile": 0.25, "median": 0.5, "upper_quartile": 0.75, "high": 1.0}
+QUANTILES = dict(zip(BOX, (0.0, 0.25, 0.5, 0.75, 1.0), strict=True))
 Seeds = Mapping[int, Result]
 ByMethod = Mapping[str, Seeds]
 
@@ -120,8 +132,9 @@ def _groups(name: str, every: Sequence[Result]) -> list[Measurement]:
     cells = list(every[0]["shift"])
     groups = {}
     for severity in sorted({cell.rpartition("-")[2] for cell in cells}):
-        groups[f"shift=severity {severity}"] = [cell for cell in cells if cell.endswith(f"-{severity}")]
-    groups["shift=mean"] = cells
+        own = [cell for cell in cells if cell.endswith(f"-{severity}")]
+        groups[group_of("shift", f"{OF_SEVERITY}{severity}")] = own
+    groups[group_of("shift", MEAN_OF_CELLS)] = cells
     return [
         _mean(
             metric,
@@ -145,7 +158,7 @@ def _ood(name: str, every: Sequence[Result], names: Mapping[str, str], n: int) -
             [result[OOD][word][score][metric] for result in every if word in result.get(OOD, {})],
             n,
             model=name,
-            group=f"ood={names.get(word, word)}",
+            group=group_of("ood", names.get(word, word)),
             score=score,
         )
         for word, scores in every[0].get(OOD, {}).items()
@@ -180,7 +193,7 @@ def _curves(name: str, seeds: Seeds) -> list[Curve]:
             for word, columns in cells.items()
         ]
         errors = np.array([columns["ece"] for columns in cells.values()])
-        boxes = {key: tuple(map(float, np.quantile(errors, q, axis=0))) for key, q in BOX.items()}
+        boxes = {key: tuple(map(float, np.quantile(errors, q, axis=0))) for key, q in QUANTILES.items()}
         curves.append(Curve("shift_ece_boxes", {"severity": steps, **boxes}, name, stage, "test"))
     return [*curves, _training(name, every)]
 

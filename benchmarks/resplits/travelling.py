@@ -121,7 +121,7 @@ Asked: unseen ECE at most 6.5 % ({_met(unseen <= 6.5)}: {unseen:.2f}), clean ECE
 (`sample`). A `batch` below 200 images, or one that moves no further than the farthest of 20 draws of clean images with
 other class shares, keeps the clean temperature. In simulated fits 5 % of batches of other class shares are moved all
 the same. With the mean distance of those draws instead of the largest, earlier trainings of these splits had 6.24 on
-unseen categories, but 17 to 20 % of such batches were moved: not taking other shares for hardness costs that much.
+unseen categories, but 17 to 20 % of such batches were moved: not taking other shares for difficulty costs that much.
 
 The statistics were chosen by the error of the estimated accuracy on validation cells of categories left out (some
 twenty sets; with the collapse of classes 4.9 points, without 5.9). Figures on test cells were in sight, so that these

@@ -4,10 +4,10 @@ with, and the predictions of other models.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -24,6 +24,8 @@ from confide.trust import Trust
 from confide.trust.distances import NeighbourDistance, TrustScore
 from confide.types import ClassIndices, Logits
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, eq=False)
 class Reference:
@@ -35,13 +37,22 @@ class Reference:
     labels: ClassIndices | None = None
     fitted: FittedDifficulty | None = None
     source: FeatureSource = field(default_factory=FeatureSource)
+    fits: dict[Hashable, Any] = field(default_factory=dict, repr=False)
+
+    def once(self, key: Hashable, fit: Callable[[], T]) -> T:
+        """What a fit on these samples gives, made once for all folds of a choice and all models of a run."""
+        key = (key, self.num_classes)
+        if key not in self.fits:
+            self.fits[key] = fit()
+        fitted: T = self.fits[key]
+        return fitted
 
     @cached_property
     def gaussians(self) -> GaussianDifficulty:
         """Of the classes: the difficulty fit's own, or fitted on the rows as `rmd` does."""
         fitted = self.fitted
         if fitted is None:
-            fitted = difficulty.fit("rmd", *self.labelled_rows)
+            fitted = self.once("rmd", lambda: difficulty.fit("rmd", *self.labelled_rows))
         if not isinstance(fitted.model, GaussianDifficulty):
             raise InputError(f"{self._needs('class Gaussians')}, got a fitted '{fitted.method}'; fit rmd")
         if fitted.num_classes != self.num_classes:
@@ -79,7 +90,7 @@ def reference_of(word: str, fitted: Any, num_classes: int) -> Reference:
         if fitted.split == "test":
             raise InputError(f"calibrator '{word}' must not compare with the test split; pass the features of 'train'")
         rows, labels = np.asarray(fitted.values[:]), np.asarray(fitted.labels)
-        return Reference(word, num_classes, rows, labels, source=fitted.source)
+        return Reference(word, num_classes, rows, labels, source=fitted.source, fits=fitted.fits)
     if isinstance(fitted, Trust) and isinstance(fitted.scorer, (TrustScore, NeighbourDistance)):
         scorer, source = fitted.scorer, FeatureSource(fitted.about.extractor)
         if isinstance(scorer, NeighbourDistance):

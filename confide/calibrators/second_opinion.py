@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -315,7 +316,8 @@ def second_opinion(
     values: dict[str, Tensor] = {}
     if evidence.reference is not None:
         for word in _words(opinion):
-            fitted = OPINIONS[word][0](evidence.reference, neighbours)
+            fit = partial(OPINIONS[word][0], evidence.reference, neighbours)
+            fitted = evidence.reference.once((word, neighbours), fit)
             values |= {f"{word}.{name}": value for name, value in fitted.items()}
     elif not evidence.opinions:
         raise InputError(

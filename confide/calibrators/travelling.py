@@ -144,7 +144,7 @@ def travelling(
     empty for clean ones. One call is one batch, which should come from one source.
 
     When: samples of several shifts can be had for the fit, and data come in batches of one source.
-    When not: data come one by one, or from clean sources; class shares that move far may be taken for hardness.
+    When not: data come one by one, or from clean sources; class shares that move far may be taken for difficulty.
 
     Args:
         logits: of held-out samples, `n c`; `calibrators.fit` checks them and puts its result into a `Calibrator`.
@@ -220,7 +220,7 @@ def _batch_weights(
     """Ridge regression of the log odds of a batch's accuracy on its statistics, drawn towards its mean confidence; and
     how far it takes clean samples of any class shares from that confidence, which is no sign of a shift.
 
-    Every batch also counts with other shares of the classes, the clean one with several: that is not hardness.
+    Every batch also counts with other shares of the classes, the clean one with several: that is not difficulty.
     Difficulty and distance leave their range under some shifts and lead astray: each is used where the error on shifts
     left out is smaller with it.
     """

@@ -5,10 +5,17 @@ from __future__ import annotations
 import argparse
 import math
 from dataclasses import asdict
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from confide.cli.shared import WEIGHTS, load_predictions, print_json, text_table, weights_text
+from confide.cli.shared import (
+    WEIGHTS,
+    load_predictions,
+    metrics_of,
+    name_of_file,
+    print_json,
+    text_table,
+    weights_text,
+)
 
 if TYPE_CHECKING:
     from confide.evaluation import Comparison
@@ -48,7 +55,7 @@ def run(args: argparse.Namespace) -> None:
     records = {
         name: load_predictions(path, args.unit, args.weights) for name, path in zip(names, args.files, strict=True)
     }
-    metrics: Any = args.metrics[0] if args.metrics in (["core"], ["all"]) else args.metrics
+    metrics = metrics_of(args.metrics)
     comparisons = compare(records, metrics=metrics, score=args.score, resamples=args.resamples, seed=args.seed)
     if args.json:
         print_json([c.as_row() for c in comparisons])
@@ -86,7 +93,7 @@ def against(args: argparse.Namespace) -> None:
         [load_predictions(path, args.unit, args.weights) for path in sorted(files)]
         for files in (args.files, args.against)
     ]
-    metrics: Any = args.metrics[0] if args.metrics in (["core"], ["all"]) else args.metrics
+    metrics = metrics_of(args.metrics)
     rows = compare_groups(*groups, metrics=metrics, score=args.score, resamples=args.resamples, seed=args.seed)
     if args.json:
         print_json([asdict(row) for row in rows])
@@ -119,5 +126,5 @@ def mean_text(mean: float, sd: float, chance: float | None) -> str:
 
 def unique_names(paths: list[str]) -> list[str]:
     """Names of the files; with their folder where that is needed to tell them apart."""
-    short = [Path(p).name.split(".")[0] for p in paths]
+    short = [name_of_file(p) for p in paths]
     return short if len(set(short)) == len(short) else list(paths)

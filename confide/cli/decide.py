@@ -6,7 +6,15 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from confide.cli.shared import WEIGHTS, load_predictions, print_json, text_table, weights_text, write_evaluation
+from confide.cli.shared import (
+    WEIGHTS,
+    load_predictions,
+    name_of_file,
+    print_json,
+    text_table,
+    weights_text,
+    write_evaluation,
+)
 
 if TYPE_CHECKING:
     from confide.decisions import DecisionRule, Decisions
@@ -53,7 +61,7 @@ def run(args: argparse.Namespace) -> None:
         calibrator = load_calibrator(args.calibrator)
         predictions, stage = calibrator(predictions), calibrator.word
     rule = rule_of(args, predictions.num_classes)
-    decided = rule(predictions, model=Path(args.file).name.split(".")[0], stage=stage)
+    decided = rule(predictions, model=name_of_file(args.file), stage=stage)
     written = []
     if args.save:
         rule.save(args.save)

@@ -7,7 +7,7 @@ import sys
 import warnings
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from confide.cli.shared import (
     ENGINES,
@@ -15,6 +15,8 @@ from confide.cli.shared import (
     PRIOR,
     WEIGHTS,
     interval,
+    metrics_of,
+    name_of_file,
     number,
     p_value,
     print_json,
@@ -110,11 +112,11 @@ def run(args: argparse.Namespace) -> int:
         )
     predictions = predictions.replace(unit=args.unit) if args.unit else predictions
     plainly, surely = expectations_of(args)
-    metrics: Any = args.metrics[0] if args.metrics in (["core"], ["all"]) else args.metrics
+    metrics = metrics_of(args.metrics)
     if expected := [expectation.metric for expectation in (*plainly, *surely)]:
         shown = available_words(metrics, predictions) if isinstance(metrics, str) else metrics
         metrics = list(dict.fromkeys((*shown, *expected)))
-    name = name_of_source(args)
+    name = name_of_file(args.source)
     evaluation = evaluate(
         predictions,
         metrics,
@@ -138,9 +140,10 @@ def of_folder(args: argparse.Namespace) -> Evaluation:
     from confide.results import About
 
     plainly, surely = expectations_of(args)
-    metrics: Any = args.metrics[0] if args.metrics in (["core"], ["all"]) else args.metrics
+    metrics = metrics_of(args.metrics)
     if (plainly or surely) and not isinstance(metrics, str):
         metrics = list(dict.fromkeys((*metrics, *(expectation.metric for expectation in (*plainly, *surely)))))
+    name = name_of_file(args.source)
     return evaluate_folder(
         args.source,
         out_of(args) / "parts",
@@ -151,21 +154,16 @@ def of_folder(args: argparse.Namespace) -> Evaluation:
         engine=args.engine,
         workers=args.workers or 2,
         split=args.split,
-        model=name_of_source(args),
+        model=name,
         seed=args.seed,
-        title=args.title or name_of_source(args),
+        title=args.title or name,
         about=About(commands=(args.command,)),
     )
 
 
-def name_of_source(args: argparse.Namespace) -> str:
-    """What the predictions are called: their file's name."""
-    return Path(args.source).name.split(".")[0]
-
-
 def out_of(args: argparse.Namespace) -> Path:
     """Where results go."""
-    return Path(args.out) if args.out else Path(args.source).parent / f"{name_of_source(args)}-evaluation"
+    return Path(args.out) if args.out else Path(args.source).parent / f"{name_of_file(args.source)}-evaluation"
 
 
 def finish(args: argparse.Namespace, evaluation: Evaluation, doubts: list[str]) -> int:
@@ -240,8 +238,8 @@ def groups_of(evaluation: Evaluation) -> str:
         if m.group is not None:
             by_group.setdefault(m.group, {}).setdefault(m.metric, m)
     kinds: dict[str, list[str]] = {}
-    for group in by_group:
-        kinds.setdefault(group.split("=", 1)[0], []).append(group)
+    for group, measured in by_group.items():
+        kinds.setdefault(next(iter(measured.values())).group_kind, []).append(group)
     parts = []
     for kind, groups in kinds.items():
         known = dict.fromkeys(word for group in groups for word in by_group[group])
@@ -250,7 +248,7 @@ def groups_of(evaluation: Evaluation) -> str:
         for group in groups[:20]:
             cells = [f"{number(by_group[group][w].value)} {interval(by_group[group][w])}".strip() for w in shown]
             first = next(iter(by_group[group].values()))
-            rows.append([group.split("=", 1)[1], f"{first.n:,}", *cells])
+            rows.append([first.group_name, f"{first.n:,}", *cells])
         more = f"\n... and {len(groups) - 20} more in evaluation.json" if len(groups) > 20 else ""
         parts.append("\n\n" + text_table([f"by {kind}", "samples", *shown], rows) + more)
     return "".join(parts)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from confide.cli.shared import load_predictions, print_json, text_table
 
 if TYPE_CHECKING:
+    from confide.records import Scores
     from confide.types import JsonObject
 
 EXAMPLE = """  confide harden fashion-sample --scores scores.parquet --fraction 0.1 -o hard/
@@ -60,41 +60,28 @@ def run(args: argparse.Namespace) -> None:
         _show(summary)
 
 
-def _export(args: argparse.Namespace, scores: Any) -> JsonObject:
-    from confide import difficulty
+def _export(args: argparse.Namespace, scores: Scores) -> JsonObject:
     from confide.checks import InputError
-    from confide.difficulty.harden import export
-    from confide.scoring import load_split
+    from confide.scoring import export_hard
 
     if not args.data:
         raise InputError("exporting hard samples needs the data they come from; give DATA before the options")
-    dataset = load_split(args.data, args.split)
-    rows = _features(args, dataset)
-    hard = difficulty.harden(
-        scores, fraction=args.fraction, stratify=args.stratify, features=rows, similarity=args.similarity
+    hard = export_hard(
+        args.data,
+        scores,
+        args.out,
+        split=args.split,
+        fraction=args.fraction,
+        stratify=args.stratify,
+        near_duplicates=args.features,
+        similarity=args.similarity,
+        licence=args.licence,
     )
-    card = hard.card(dataset.name, args.licence, dataset.class_names)
-    export(Path(args.out), dataset, args.split, hard, card)
-    left_out = None if rows is None else hard.left_out
+    left_out = None if hard.similarity is None else hard.left_out
     return {"out": args.out, "samples": len(hard.rows), "near_duplicates_left_out": left_out}
 
 
-def _features(args: argparse.Namespace, dataset: Any) -> Any:
-    """What near-duplicates are told by, or None."""
-    from confide import features
-    from confide.records import Features
-
-    if args.features is None:
-        carried = "features" in dataset.split(args.split).columns
-        return features.extract("cached", dataset, args.split) if carried else None
-    if args.features == "none":
-        return None
-    path = Path(args.features)
-    is_file = path.exists() or path.suffix or len(path.parts) > 1
-    return Features.load(args.features) if is_file else features.extract(args.features, dataset, args.split)
-
-
-def _bands(args: argparse.Namespace, scores: Any) -> JsonObject:
+def _bands(args: argparse.Namespace, scores: Scores) -> JsonObject:
     from confide import difficulty
 
     predictions = load_predictions(args.predictions)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from confide.cli.shared import NOT_KEPT, load_predictions, print_json, text_table
 
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     if args.predictions:
         watch.update(load_predictions(args.predictions), args.name)
     if args.labels:
-        add_labels(watch, args.labels)
+        watch.read_labels(args.labels)
     if args.page:
         write_page(watch, args.page)
     if args.json:
@@ -63,19 +63,6 @@ def run(args: argparse.Namespace) -> int:
         if args.page:
             print(f"page: {args.page}")
     return NOT_KEPT if watch.alarmed else 0
-
-
-def add_labels(watch: Monitor, path: str) -> None:
-    """Labels of a table with the columns id and label (or correct), and weight where there is one."""
-    from confide.checks import InputError
-    from confide.files import formats
-
-    columns, _ = formats.read_table(path)
-    label = "label" if "label" in columns else "correct"
-    if "id" not in columns or label not in columns:
-        raise InputError(f"{path} must have the columns id and label, got {', '.join(columns)}; rename them")
-    weights: Any = columns["weight"].tolist() if "weight" in columns else None
-    watch.labels(columns["id"].tolist(), columns[label].tolist(), weights)
 
 
 def watch_text(watch: Monitor) -> str:

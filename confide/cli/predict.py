@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from confide.cli.shared import parse_options, print_json
 
 if TYPE_CHECKING:
-    from confide.predictions import Predictions
+    from confide.pipeline import PredictedData
     from confide.types import JsonObject
 
 
@@ -59,85 +58,40 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from confide import pipeline
-    from confide.checks import InputError
-    from confide.config import MethodChoice
-    from confide.data import load_dataset, load_unlabelled
     from confide.files import split_pair
-    from confide.models.trained import TrainedFile
-    from confide.predictions import Predictions
-    from confide.records import Features, Scores
-    from confide.shift import corrupt_split
-    from confide.training import member_folders, penultimate
+    from confide.pipeline import PredictionRequest, predict_data
 
-    members = member_folders(args.checkpoint)
-    unlabelled = None
-    if not args.data_option:
-        # Pictures of any size become those that the model was trained on.
-        preparation = TrainedFile.read(members[0] if members else args.checkpoint).preparation
-        if preparation.kind == "image":
-            channels, height, width = preparation.shape
-            unlabelled = load_unlabelled(args.data, channels=channels, size=(height, width))
-        else:
-            unlabelled = load_unlabelled(args.data)
-    dataset = unlabelled or load_dataset(args.data, **parse_options(args.data_option))
-    if unlabelled is not None:
-        (args.split,) = unlabelled.splits
-    if args.shift:
-        dataset = corrupt_split(dataset, args.split, args.shift, args.severity)
-
-    def own_features() -> Features:
-        if members:
-            raise InputError("an ensemble has no penultimate features of its own; pass --features, or one member")
-        return penultimate(args.checkpoint, dataset, args.split, batch_size=args.batch_size)
-
-    seconds: dict[str, float] = {}
-
-    def extract_by(word: str, **options: Any) -> Features:
-        device = None if args.device == "auto" else args.device
-        choice = MethodChoice(word, options)
-        began = time.perf_counter()
-        rows = pipeline.extract(dataset, choice, args.split, batch_size=args.batch_size or 64, device=device)
-        seconds[f"features {word}"] = time.perf_counter() - began
-        return rows
-
-    began = time.perf_counter()
-    predictions = pipeline.predict(
-        args.checkpoint,
-        dataset,
-        args.split,
+    request = PredictionRequest(
+        split=args.split,
         passes=args.passes,
         average=args.average,
-        ood=args.ood or unlabelled is not None,
+        shift=args.shift,
+        severity=args.severity,
+        ood=args.ood,
+        trust=args.trust,
+        scores=args.scores,
+        calibrator=args.calibrator,
+        features=args.features,
+        second=args.second,
+        opinions=dict(split_pair(entry, "--opinion must be NAME=FILE") for entry in args.opinion),
+        keep_features=bool(args.write_features),
         batch_size=args.batch_size,
         device=args.device,
+        data_options=parse_options(args.data_option),
     )
-    seconds["network"] = time.perf_counter() - began
-    if unlabelled is not None:
-        predictions = predictions.replace(labels=None, split=None, columns={})
-    if args.write_features:
-        own_features().save(args.write_features)
-    if args.trust:
-        rows = args.features or own_features
-        predictions = pipeline.add_trust(args.trust, predictions, rows=rows, second=args.second, extract_by=extract_by)
-    if args.scores:
-        predictions = pipeline.with_difficulty(predictions, Scores.load(args.scores))
-    if args.calibrator:
-        pairs = (split_pair(entry, "--opinion must be NAME=FILE") for entry in args.opinion)
-        opinions = {name: Predictions.load(file) for name, file in pairs}
-        predictions = pipeline.apply_calibrator(
-            args.calibrator, predictions, extract_by, rows=args.second, opinions=opinions
-        )
-    predictions.save(args.out)
-    price = {name: 1000 * spent / max(len(predictions), 1) for name, spent in seconds.items()}
-    show(predictions, len(members) or 1, args, price)
+    predicted = predict_data(args.checkpoint, args.data, request)
+    if predicted.features is not None:
+        predicted.features.save(args.write_features)
+    predicted.predictions.save(args.out)
+    show(predicted, args)
 
 
-def show(predictions: Predictions, members: int, args: argparse.Namespace, price: dict[str, float]) -> None:
+def show(predicted: PredictedData, args: argparse.Namespace) -> None:
     """How many, where, what they cost beyond the network, and how good they are where the classes are its own."""
     from confide.metrics import explain
     from confide.training.prediction import log_metrics
 
+    predictions, price = predicted.predictions, predicted.milliseconds
     summary: JsonObject = {"file": args.out, "split": predictions.split, "samples": len(predictions)}
     summary["milliseconds_a_sample"] = price
     if args.shift:
@@ -148,7 +102,7 @@ def show(predictions: Predictions, members: int, args: argparse.Namespace, price
     if args.json:
         print_json(summary)
         return
-    models = "1 model" if members == 1 else f"{members} models"
+    models = "1 model" if predicted.networks == 1 else f"{predicted.networks} models"
     shift = f" under {args.shift} {args.severity}" if args.shift else ""
     where = f"'{predictions.split}'" if predictions.has_labels else f"{args.data}, without labels"
     print(f"{len(predictions):,} predictions of {models} on {where}{shift} in {args.out}")

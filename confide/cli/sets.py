@@ -11,6 +11,7 @@ from confide.cli.shared import (
     NOT_KEPT,
     add_engine,
     load_predictions,
+    name_of_file,
     parse_options,
     print_json,
     text_table,
@@ -19,6 +20,7 @@ from confide.cli.shared import (
 )
 
 if TYPE_CHECKING:
+    from confide.pipeline import Workers
     from confide.predictions import Predictions
     from confide.results import GroupCoverage, SetResult
     from confide.sets import PredictionSets
@@ -84,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         fitted = sets.fit(
             args.method,
-            with_difficulty(load_predictions(args.fit, work=work.get(args.fit)), args.scores and args.scores[0]),
+            read_predictions(args.fit, args.scores and args.scores[0], work.get(args.fit)),
             args.coverage,
             by=args.by,
             bands=args.bands,
@@ -106,8 +108,8 @@ def run(args: argparse.Namespace) -> int:
             drawn = load_predictions(args.apply, work=work[args.apply])
             written += write_evaluation(args.report, args.command, drawn, name, "sets", sets=(result,))
     elif args.apply:
-        applied_to = with_difficulty(load_predictions(args.apply), args.scores and args.scores[1])
-        result = sets.measure(fitted, applied_to, model=Path(args.apply).name.split(".")[0])
+        applied_to = read_predictions(args.apply, args.scores and args.scores[1])
+        result = sets.measure(fitted, applied_to, model=name_of_file(args.apply))
         if args.out:
             formats.write_table(args.out, sets.set_columns(fitted, applied_to))
             written.append(args.out)
@@ -120,13 +122,15 @@ def run(args: argparse.Namespace) -> int:
     return 0 if fitted.promises else NOT_KEPT
 
 
-def with_difficulty(predictions: Predictions, scores: str | None) -> Predictions:
-    """The predictions with the difficulty of a file of scores as a column."""
+def read_predictions(path: str, scores: str | None, work: Workers | None = None) -> Predictions:
+    """The predictions of a file or folder, with the difficulty of a file of scores as a column."""
+    predictions = load_predictions(path, work=work)
     if scores is None:
         return predictions
+    from confide.pipeline import with_difficulty
     from confide.records import Scores
 
-    return predictions.with_column("difficulty", Scores.load(scores).of(predictions.ids))
+    return with_difficulty(predictions, Scores.load(scores))
 
 
 def show(fitted: PredictionSets, result: SetResult | None, written: list[str]) -> None:

@@ -137,7 +137,17 @@ def workers_of(args: argparse.Namespace, folder: str | Path) -> Workers:
     return Workers(parts, args.engine, args.workers or 2)
 
 
-# Predictions that a verb is place, and what is doubtful about them.
+# Predictions that a verb is given, and what is doubtful about them.
+
+
+def name_of_file(path: str | Path) -> str:
+    """What the predictions of a file are called: its name up to the first dot."""
+    return Path(path).name.split(".")[0]
+
+
+def metrics_of(words: list[str]) -> str | list[str]:
+    """`core` and `all` name several metrics, all else is the metrics themselves."""
+    return words[0] if words in (["core"], ["all"]) else words
 
 
 WEIGHTS = "column that says how much each sample counts (default: sample_weight, where FILE has it)"
@@ -151,15 +161,17 @@ PRIOR = (
 def prior_of(texts: Sequence[str] | None) -> list[float] | dict[str, float] | None:
     """Shares of the classes in their order, or by name."""
     from confide.checks import InputError
+    from confide.files import split_pair
 
     if texts is None:
         return None
+    form = "--prior takes a number a class, or NAME=NUMBER each"
     try:
         if not any("=" in text for text in texts):
             return [float(text) for text in texts]
-        return {name: float(share) for name, _, share in (text.rpartition("=") for text in texts)}
+        return {name: float(share) for name, share in (split_pair(text, form, last=True) for text in texts)}
     except ValueError:
-        raise InputError(f"--prior takes a number a class, or NAME=NUMBER each, got '{' '.join(texts)}'") from None
+        raise InputError(f"{form}, got '{' '.join(texts)}'") from None
 
 
 def weights_text(predictions: Predictions) -> str:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 # What `confide shift` prints: the cells' means beside clean values, accuracy and ECE by severity, OOD sets.
 
-SEVERITY_GROUP = "shift=severity "
-
 
 def shift_tables(evaluation: Evaluation) -> list[str]:
     """One text per table."""
@@ -32,10 +30,12 @@ def shift_tables(evaluation: Evaluation) -> list[str]:
 
 
 def _means_table(evaluation: Evaluation) -> list[str]:
-    words = [info.word for info in evaluation.columns("shift")]
+    from confide.results import MEAN_OF_CELLS, group_of
+
+    words, mean = [info.word for info in evaluation.columns("shift")], group_of("shift", MEAN_OF_CELLS)
     rows = []
     for m in evaluation.measurements:
-        if m.metric == "accuracy" and m.group in (None, "shift=mean"):
+        if m.metric == "accuracy" and m.group in (None, mean):
             where = {"model": m.model, "stage": m.stage, "group": m.group}
             values = [_number(evaluation, word, where) for word in words]
             rows.append([m.model, m.stage, "clean" if m.group is None else "mean of cells", *values])
@@ -44,20 +44,23 @@ def _means_table(evaluation: Evaluation) -> list[str]:
 
 def _severity_table(evaluation: Evaluation) -> list[str]:
     """Accuracy once a model; ECE of the model at every stage, and of trust predictors that claim a chance."""
-    groups = list(dict.fromkeys(m.group for m in evaluation.measurements if (m.group or "").startswith(SEVERITY_GROUP)))
+    from confide.results import OF_SEVERITY
+
+    by_severity = [
+        m for m in evaluation.measurements if m.group_kind == "shift" and m.group_name.startswith(OF_SEVERITY)
+    ]
     shown: dict[tuple[str, str, str], dict[str, str]] = {}
-    for m in evaluation.measurements:
+    for m in by_severity:
         # Calibrators that leave the order of the classes alone leave the accuracy: once is enough.
-        is_shown = (m.metric == "accuracy" and m.stage == "raw") or m.metric == "ece"
-        if is_shown and m.group in groups:
+        if (m.metric == "accuracy" and m.stage == "raw") or m.metric == "ece":
             what = m.stage if m.plain else str(m.score)
-            shown.setdefault((m.model, m.metric, "" if m.metric == "accuracy" else what), {})[str(m.group)] = _cell(m)
+            shown.setdefault((m.model, m.metric, "" if m.metric == "accuracy" else what), {})[m.group_name] = _cell(m)
+    groups = list(dict.fromkeys(m.group_name for m in by_severity))
     rows = [
-        [model, f"{metric} {what}".strip(), *(values.get(str(g), "-") for g in groups)]
+        [model, f"{metric} {what}".strip(), *(values.get(group, "-") for group in groups)]
         for (model, metric, what), values in shown.items()
     ]
-    names = [str(group).removeprefix(SEVERITY_GROUP) for group in groups]
-    heads = ["clean" if name == "0" else f"severity {name}" for name in names]
+    heads = ["clean" if group == f"{OF_SEVERITY}0" else group for group in groups]
     return ["\n" + text_table(["model", "mean over the cells", *heads], rows)] if rows else []
 
 
@@ -65,10 +68,10 @@ def _ood_table(evaluation: Evaluation) -> list[str]:
     words = [info.word for info in evaluation.columns("ood")]
     rows = []
     for m in evaluation.measurements:
-        if m.metric == "auroc" and (m.group or "").startswith("ood="):
+        if m.metric == "auroc" and m.group_kind == "ood":
             where = {"model": m.model, "group": m.group, "score": m.score}
             values = [_number(evaluation, word, where) for word in words]
-            rows.append([m.model, str(m.group)[4:], str(m.score), *values])
+            rows.append([m.model, m.group_name, str(m.score), *values])
     return ["\n" + text_table(["model", "OOD set", "score", *words], rows)] if rows else []
 
 

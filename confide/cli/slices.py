@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from confide.cli.shared import load_predictions, print_json, write_evaluation
+from confide.cli.shared import load_predictions, name_of_file, print_json, write_evaluation
 
 EXAMPLE = (
     "  confide slices test.parquet\n"
@@ -39,7 +38,7 @@ def run(args: argparse.Namespace) -> None:
     )
     written = []
     if args.report:
-        name = Path(args.file).name.split(".")[0]
+        name = name_of_file(args.file)
         rows = [found_slice.measurement(split=predictions.split, model=name) for found_slice in report.slices]
         written = write_evaluation(args.report, args.command, predictions, name, "slices", rows)
     if args.json:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import os
 import re
 import sys
 from pathlib import Path
@@ -68,8 +67,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from confide.pipeline import run_trainings
+
     Progress.result = args.out
-    outcomes = _run_jobs(training_jobs(args), args)
+    outcomes = run_trainings(training_jobs(args), engine=args.engine, workers=args.workers)
     failed = [outcome for outcome in outcomes if outcome.error is not None]
     if len(failed) < len(outcomes):
         show_trained([outcome for outcome in outcomes if args.json or outcome.error is None], args.data, args.json)
@@ -128,30 +129,6 @@ def _settings_from_flags(args: argparse.Namespace) -> Options:
     settings = {field: getattr(args, field) for field in (*FLAGS, "record")}
     settings["deterministic"] = args.deterministic or None
     return {field: value for field, value in settings.items() if value is not None}
-
-
-def _run_jobs(jobs: list[TrainingJob], args: argparse.Namespace) -> list[TrainingOutcome]:
-    from confide.checks import InputError
-    from confide.pipeline import run_training, try_training
-    from confide.progress import Progress
-    from confide.scale import Job, run_jobs, train_workers
-    from confide.training.jobs import TrainingOutcome
-
-    if len(jobs) == 1 and args.engine == "local":
-        return [run_training(jobs[0])]
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise InputError("a grid and --engine ray start processes of their own; start them without torchrun")
-    if args.engine == "ray":
-        jobs = [job.absolute() for job in jobs]
-    if len(jobs) == 1:
-        work = Job(jobs[0].out.name or "train", lambda job: run_training(job).as_dict(), jobs[0])
-        answer = train_workers(work, args.workers, storage=Path(args.out).resolve() / "ray")
-        return [TrainingOutcome.from_dict(answer)]
-    cells = [Job(job.out.name, try_training, job) for job in jobs]
-    with Progress("grid", len(cells)) as progress:
-        return run_jobs(
-            cells, engine=args.engine, workers=args.workers, on_done=lambda job, _: progress.step(1, job.name)
-        )
 
 
 def show_trained(outcomes: list[TrainingOutcome], data: str, as_json: bool) -> None:

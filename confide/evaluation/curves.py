@@ -12,11 +12,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.metrics.calibration import Binned, Smoother, binned_error, binned_errors
+from confide.block_sizes import CACHED_FLOAT64, rows_in
+from confide.metrics.calibration import Binned, Smoother
 from confide.metrics.intervals import unit_effect
 from confide.metrics.resampling import bernoulli_sums, null_from
 from confide.metrics.view import MetricSamples, View, score_values, sort_with_order
-from confide.numerics.binning import mass_starts, width_edges
+from confide.numerics.binning import binned_error, binned_errors, mass_starts, width_edges
 from confide.numerics.binomial import wilson_interval
 from confide.random import generator
 from confide.results import TAILS, Curve, Z
@@ -165,9 +166,6 @@ def _grid_masses(view: View, bands: bool) -> tuple[Floats, float]:
     return -np.diff(sums), float(base.n)
 
 
-UNITS_AT_ONCE = 4096
-
-
 def _unit_band(view: View, places: Indices, accuracy: Floats, width: float) -> Floats:
     """Half the band of a curve at grid points, from what every unit that was drawn adds to it.
 
@@ -188,8 +186,9 @@ def _unit_band(view: View, places: Indices, accuracy: Floats, width: float) -> F
     kernel = sum(np.exp(-(((grid - mirrored) / width) ** 2) / 2) for mirrored in (at, -at, 2 - at))
     noise, mass, squares = np.zeros((3, len(at)))
     sums, masses = (csr_array((values, where), shape=shape) for values in (residual, weights))
-    for first in range(0, shape[0], UNITS_AT_ONCE):
-        part = slice(first, first + UNITS_AT_ONCE)
+    together = rows_in(CACHED_FLOAT64, len(at))
+    for first in range(0, shape[0], together):
+        part = slice(first, first + together)
         of_units = masses[part] @ kernel
         noise += ((sums[part] @ kernel) ** 2).sum(axis=0)
         mass += of_units.sum(axis=0)

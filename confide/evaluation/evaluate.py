@@ -33,7 +33,7 @@ from confide.numerics.blocks import in_threads
 from confide.predictions import LABEL_NAME, Predictions, StreamedOutputs, label_doubt, row_word
 from confide.records import Scores
 from confide.registry import Method
-from confide.results import About, Evaluation, Expectation, Measurement
+from confide.results import About, Evaluation, Expectation, Measurement, group_of
 from confide.results.measurements import row_like
 from confide.types import AnyArray, Floats, Indices, Options
 
@@ -59,7 +59,7 @@ class SampleGroups:
 
     def label(self, group: int) -> str:
         """As it stands in a measurement: `class=Shirt`."""
-        return f"{self.kind}={self.names[group]}"
+        return group_of(self.kind, self.names[group])
 
 
 def class_groups(predictions: Predictions, kind: str = "class") -> SampleGroups:
@@ -405,7 +405,8 @@ def macro_measurements(
         value = float(np.mean([group.value for group in defined]))
         bounds, chance = _macro_interval(request, value, defined, len(predictions), how, whole.design, effect)
         note = None if len(defined) == len(parts) else f"not defined for {len(parts) - len(defined)} of {len(parts)}"
-        measured.append(row_of(request, value, len(predictions), tag, bounds, chance, f"{grouping.kind}={MACRO}", note))
+        over_groups = group_of(grouping.kind, MACRO)
+        measured.append(row_of(request, value, len(predictions), tag, bounds, chance, over_groups, note))
     return measured
 
 

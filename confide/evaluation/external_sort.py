@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from confide.block_sizes import RANGE_ROWS
 from confide.checks import InputError
 from confide.evaluation.sketches import BINS, FINE, Sketch, cells_of
 from confide.metrics.base import METRICS, MetricSpec, parse_metric, value_of
@@ -22,9 +23,6 @@ from confide.numerics.binning import width_bin_of
 from confide.predictions import Predictions
 from confide.registry import Method
 
-RANGE_ROWS = 1 << 22
-"""Rows of a run, and about those of a range: some 100 MB of memory each."""
-RUN_COLUMNS = ("cell", "score", "right", "wrong")
 LARGEST: Mapping[str, Callable[[Iterable[float]], float]] = {"coverage_at_risk": max, "halving_rejection": min}
 """Metrics of the largest coverage that any range allows; all others add up."""
 OF_A_THRESHOLD = ("tpr", "tnr")
@@ -54,7 +52,7 @@ class ScoreRange:
 
 def score_ranges(sketch: Sketch, rows: int = RANGE_ROWS) -> list[ScoreRange]:
     """Ranges of about so many rows each, the surest first; the rows of one cell stay together."""
-    table = sketch.fine.settle()
+    table = sketch.fine.summed()
     cell, right, count = table.keys >> 1, table.keys & 1, table.sums[:, 0].astype(np.int64)
     cells, place = np.unique(cell, return_inverse=True)
     all_rows = np.bincount(place.reshape(-1), count).astype(np.int64)

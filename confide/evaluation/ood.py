@@ -16,7 +16,7 @@ from confide.checks import InputError
 from confide.evaluation.evaluate import evaluate
 from confide.predictions import Predictions
 from confide.records import Features
-from confide.results import Curve, Evaluation
+from confide.results import Curve, Evaluation, group_of
 from confide.types import Floats
 
 UNTRAINED = {"msp": "mcp", "energy": "energy", "max_logit": "max_logit", "entropy": "entropy", "margin": "margin"}
@@ -89,7 +89,7 @@ def ood(
     ones = torch.ones_like(is_known)
     detection = Predictions.from_top1(is_known, ones, ones.double(), split=sides[0].predictions.split)
     evaluation = evaluate(detection, list(NAMES), intervals, score=values, model=model, stage=stage, seed=seed)
-    group = f"ood={name}"
+    group = group_of("ood", name)
     rows = [replace(m, metric=NAMES[m.metric], group=group) for m in evaluation.measurements if m.metric in NAMES]
     split = sides[0].predictions.split
     curves = [

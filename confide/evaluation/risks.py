@@ -16,6 +16,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -320,6 +321,11 @@ METHODS: dict[str, Callable[[Sequence[float], Sequence[bool], float], list[int]]
 }
 
 
+def _breaks(risks: Sequence[Risk], threshold: float) -> bool:
+    """Whether a threshold breaks one of the promises on average."""
+    return not all(risk.on_average(threshold) for risk in risks)
+
+
 def safe_threshold(values: Floats, risks: Sequence[Risk], delta: float | None, method: str) -> float | None:
     """The threshold that keeps every promise: the one that accepts most, or least where only recall is promised.
 
@@ -333,7 +339,7 @@ def safe_threshold(values: Floats, risks: Sequence[Risk], delta: float | None, m
         order = thresholds[::-1] if group[0].kind.rises else thresholds
         if delta is None:
             # Monotone: those that hold come first, and halving finds how many.
-            held = bisect_left(order, True, key=lambda t, group=group: not all(r.on_average(t) for r in group))  # type: ignore[misc]
+            held = bisect_left(order, True, key=partial(_breaks, group))
             safe.intersection_update(order[:held])
             continue
         # Both directions share delta; within one a threshold is safe if all its tests reject.

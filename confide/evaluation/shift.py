@@ -26,7 +26,7 @@ from confide.files import disk, formats
 from confide.predictions import Predictions
 from confide.progress import Progress
 from confide.records import Split
-from confide.results import BOX, TAILS, About, Curve, Evaluation, Measurement
+from confide.results import BOX, MEAN_OF_CELLS, OF_SEVERITY, TAILS, About, Curve, Evaluation, Measurement, group_of
 
 # One cell of the grid: a model on one corruption at one severity.
 
@@ -89,7 +89,7 @@ class ShiftCell:
 
     @property
     def group(self) -> str:
-        return f"shift={self.word}/{self.severity}"
+        return group_of("shift", f"{self.word}/{self.severity}")
 
 
 @dataclass(frozen=True)
@@ -205,8 +205,6 @@ def _shift_value(stage: str, name: str, word: str, predictions: Predictions, sco
 
 # What a grid shows.
 
-MEAN = "shift=mean"
-
 
 @dataclass(frozen=True)
 class GridValues:
@@ -285,8 +283,8 @@ def grid_evaluation(
 def cell_rows(measured: GridValues, model: str) -> list[Measurement]:
     """Every number of every cell (`shift=fog/3`), its mean over the cells and over those of a severity (0 is clean)."""
     groups: dict[str, Sequence[ShiftCell]] = {cell.group: (cell,) for cell in measured.shifted}
-    groups |= {f"shift=severity {s}": measured.at(s) for s in (0, *measured.severities)}
-    groups[MEAN] = measured.shifted
+    groups |= {group_of("shift", f"{OF_SEVERITY}{s}"): measured.at(s) for s in (0, *measured.severities)}
+    groups[group_of("shift", MEAN_OF_CELLS)] = measured.shifted
     keys = dict.fromkeys((row.stage, row.score, row.metric) for row in measured.rows[model, measured.cells[0]])
     rows = []
     for group, cells in groups.items():

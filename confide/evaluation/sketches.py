@@ -30,7 +30,7 @@ from confide.files import formats
 from confide.metrics.base import parse_metric
 from confide.numerics.binning import width_bin_of, width_edges
 from confide.predictions import Predictions
-from confide.results import About, Evaluation, Measurement
+from confide.results import About, Evaluation, Measurement, group_parts
 from confide.types import Floats, Indices, Options
 
 FACTS = ("nll", "brier", "entropy")
@@ -117,7 +117,7 @@ class CellTable:
         """Rows of values, `width n`, summed by key."""
         self.rows += len(keys)
         if self.every is None and 8 * self.rows > self.span > 0:
-            self.settle()
+            self.summed()
             self.every = np.zeros((len(values), self.span))
             self.every[:, self.keys] = self.sums.T
             self.keys, self.sums = self.keys[:0], self.sums[:0]
@@ -132,7 +132,7 @@ class CellTable:
             return
         self.waiting.append(sums_by_key(keys, values))
         if sum(len(own) for own, _ in self.waiting) > MOST_BUFFERED + len(self.keys):
-            self.settle()
+            self.summed()
 
     def renumbered(self, keys: Indices) -> CellTable:
         """The same sums under other keys, several of which may be one."""
@@ -140,7 +140,7 @@ class CellTable:
         table.add(keys, self.sums.T)
         return table
 
-    def settle(self) -> CellTable:
+    def summed(self) -> CellTable:
         """All that was added, as keys and sums, in the order in which it came; of an array of all keys a copy."""
         if self.every is not None:
             keys = np.flatnonzero(self.every[0])
@@ -308,7 +308,7 @@ class Sketch:
         """From now on parts of units; the part of a unit depends on its name alone, whoever counts it."""
         part = parts_of_units(list(self.units))
         for own in (self, *self.groups.values()):
-            units = own.coarse.settle()
+            units = own.coarse.summed()
             own.coarse = units.renumbered(units.keys % UNIT_CELLS + part[units.keys // UNIT_CELLS] * UNIT_CELLS)
         self.are_parts = True
         self.units.clear()
@@ -326,14 +326,14 @@ class Sketch:
         renamed = np.arange(UNITS) if other.are_parts else self._numbers(list(other.units))
         self._add_cells(other, renamed)
         for name, group in other.groups.items():
-            self._group(name, name.split("=", 1)[0])._add_cells(group, renamed)
+            self._group(name, group_parts(name)[0])._add_cells(group, renamed)
         if other.classes is not None:
             self.classes = other.classes if self.classes is None else self.classes + other.classes
         return self
 
     def _add_cells(self, other: Sketch, renamed: Indices) -> None:
         """The cells of another sketch, whose units have these numbers here."""
-        fine, coarse = other.fine.settle(), other.coarse.settle()
+        fine, coarse = other.fine.summed(), other.coarse.summed()
         self.fine.add(fine.keys, fine.sums.T)
         keys = coarse.keys
         if self.kind.unit is not None:
@@ -343,10 +343,10 @@ class Sketch:
 
     def record(self, table: CellTable) -> Predictions:
         """The cells as weighted samples: a row a cell, with the means of its facts."""
-        settled = table.settle()
-        keys, sums, count = settled.keys, settled.sums, settled.sums[:, 0]
+        summed = table.summed()
+        keys, sums, count = summed.keys, summed.sums, summed.sums[:, 0]
         if table is self.fine:
-            confidence, means_by_name = self._fine_means(settled)
+            confidence, means_by_name = self._fine_means(summed)
         else:
             # Right and wrong rows of a cell get one confidence: they are tied, and its sums stay what they are.
             starts = np.flatnonzero(np.diff(keys >> 1, prepend=-1))
@@ -373,7 +373,7 @@ class Sketch:
 
     def _coarse_places(self, fine: CellTable) -> tuple[CellTable, Indices]:
         """The coarse cells of all units together, and the place of every fine cell among them."""
-        coarse = self.coarse.settle()
+        coarse = self.coarse.summed()
         together = CellTable(*sums_by_key(coarse.keys % UNIT_CELLS, coarse.sums.T))
         cells = coarser(fine.keys >> 1, bins_of_cells(fine.keys >> 1, FINE))
         return together, np.searchsorted(together.keys, cells << 1 | fine.keys & 1)
@@ -402,7 +402,7 @@ class Sketch:
         """
         if not words:
             return {}
-        keys = self.fine.settle().keys
+        keys = self.fine.summed().keys
         cell, right = keys >> 1, keys & 1
         orders = {"first": right - 2.0 * cell, "last": -right - 2.0 * cell}
         both = evaluate(self.record(self.fine).replace(unit=None), list(words), False, score=orders)
@@ -427,7 +427,7 @@ class Sketch:
         formats.write_table(path, columns, {"sketch": formats.json_text(about)})
 
     def _columns(self, first: str) -> dict[str, NDArray[Any]]:
-        tables = {name: getattr(self, name).settle() for name in ("fine", "coarse")}
+        tables = {name: getattr(self, name).summed() for name in ("fine", "coarse")}
         return {f"{first}{name}_{part}": getattr(tables[name], part) for name in tables for part in ("keys", "sums")}
 
     @classmethod

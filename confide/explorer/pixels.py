@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Hashable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +39,7 @@ class PixelPictures(Pictures):
             "Pictures are maps of the image that a pixel is in: its confidence in grey on the left, errors in red on "
             "the right, in blue what does not count; the pixel is ringed."
         )
-        self._maps: OrderedDict[object, tuple[NDArray[np.float32], NDArray[np.float32]]] = OrderedDict()
+        self._maps: OrderedDict[Hashable, tuple[NDArray[np.float32], NDArray[np.float32]]] = OrderedDict()
         self._guard = threading.Lock()
 
     @property
@@ -69,7 +70,7 @@ class PixelPictures(Pictures):
         column = self.samples.columns[key]
         return int(number if column.kind == "number" else float(column.values[int(number)]))
 
-    def _of_image(self, image: object, shape: tuple[int, int]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def _of_image(self, image: Hashable, shape: tuple[int, int]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Confidence and error of an image, read once while it is looked at."""
         with self._guard:
             if image not in self._maps:
@@ -79,7 +80,7 @@ class PixelPictures(Pictures):
             self._maps.move_to_end(image)
             return self._maps[image]
 
-    def _read(self, image: object, shape: tuple[int, int]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def _read(self, image: Hashable, shape: tuple[int, int]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         model = self.database.models[0]
         stage = self.database.model_stage(model, self.layout.opening_stage(model))
         column, place = (self.samples.columns[key].sql for key in COLUMNS[:2])

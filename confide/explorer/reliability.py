@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,9 @@ from confide.numerics.binning import width_bin_of, width_edges
 from confide.numerics.binomial import EXACT_BELOW, binomial_quantiles, count_tails, matched_binomial, right_tails
 from confide.results import LEVEL, TAILS, Z
 from confide.types import AnyArray, Flags, Floats, Indices
+
+if TYPE_CHECKING:
+    from confide.evaluation import Slice
 
 RELIABILITY_BINS = 15
 RISK_POINTS = 100
@@ -390,30 +394,21 @@ def slice_filters(
     columns: dict[str, AnyArray] = {f"a{k}": np.array(a.filters)[a.index] for k, a in enumerate(attributes)}
     report = find_slices(Predictions.from_pairs(hits[rows] == 2, sure[rows], **columns), by=list(columns))
     conditions = [{attributes[int(what[1:])].column: value for what, value in s.conditions} for s in report.slices]
-    name = samples.name_of
-    return SliceFilters(
-        tuple(
-            SliceFilter(
-                {column.key: value for column, value in chosen.items()},
-                {
-                    column.key: f"cluster {clusters.lassos.index(value) + 1} of the map"
-                    if column is ON_MAP and clusters is not None
-                    else name(int(value))
-                    for column, value in chosen.items()
-                    if column is ON_MAP or (column.kind == "class" and value)
-                },
-                s.n,
-                s.confidence,
-                s.accuracy,
-                s.low,
-                s.high,
-                s.p_holm,
-            )
-            for s, chosen in zip(report.slices, conditions, strict=True)
-        ),
-        report.candidates,
-        tuple(a.column.title for a in attributes),
-    )
+
+    def named(column: Column, value: str) -> str | None:
+        """What a class or a cluster is called."""
+        if clusters is not None and column is ON_MAP:
+            return f"cluster {clusters.lassos.index(value) + 1} of the map"
+        return samples.name_of(int(value))
+
+    def slice_of(own: Slice, chosen: Mapping[Column, str]) -> SliceFilter:
+        filters = {column.key: value for column, value in chosen.items()}
+        of_names = [column for column in chosen if column is ON_MAP or (column.kind == "class" and chosen[column])]
+        names = {column.key: named(column, chosen[column]) for column in of_names}
+        return SliceFilter(filters, names, own.n, own.confidence, own.accuracy, own.low, own.high, own.p_holm)
+
+    slices = tuple(slice_of(own, chosen) for own, chosen in zip(report.slices, conditions, strict=True))
+    return SliceFilters(slices, report.candidates, tuple(a.column.title for a in attributes))
 
 
 def _attribute(runner: QueryRunner, column: Column, rows: Indices) -> _Attribute | None:

@@ -18,6 +18,8 @@ from confide.metrics.view import MANY_SAMPLES, BinaryOutcomes, View
 from confide.numerics.binning import (
     BinSums,
     bin_of,
+    binned_error,
+    binned_errors,
     interpolated_edges,
     mass_bin_of_rank,
     order_edges,
@@ -28,21 +30,7 @@ from confide.types import AnyArray, Floats, Indices
 
 # Expected calibration error.
 
-NORMS = (1, 2, "max", "mean")
 EDGES = ("rank", "interpolated", "order", "midpoint")
-
-
-def binned_error(sums: BinSums, norm: int | str) -> float:
-    """Gap between mean confidence and accuracy over the bins: weighted mean, root mean square, largest, plain mean."""
-    check_choice(norm, NORMS, "norm")
-    full = sums.count > 0
-    count = sums.count[full]
-    gaps = np.abs(sums.confidence[full] - sums.correct[full])
-    if norm == 1:
-        return float(gaps.sum() / count.sum())
-    if norm == 2:
-        return float(np.sqrt((gaps**2 / count).sum() / count.sum()))
-    return float((gaps / count).max() if norm == "max" else (gaps / count).mean())
 
 
 MOST_KEPT = 1 << 14
@@ -256,18 +244,6 @@ SMALLEST_ERROR = 1e-6
 """Below this an error counts as one of this size where its root is linearised."""
 EXACT = 30
 """In bins of at most so many samples the calibration test draws every sample."""
-
-
-def binned_errors(gaps: Floats, count: Floats, norm: int | str) -> Floats:
-    """`binned_error` of every row of gaps."""
-    full = count > 0
-    gaps, count = np.abs(gaps[:, full]), count[full]
-    if norm == 1:
-        return np.asarray(gaps.sum(axis=1) / count.sum())
-    if norm == 2:
-        return np.asarray(np.sqrt((gaps**2 / count).sum(axis=1) / count.sum()))
-    shares = gaps / count
-    return np.asarray(shares.max(axis=1) if norm == "max" else shares.mean(axis=1))
 
 
 def ece_influence(

@@ -293,14 +293,14 @@ class Steps:
     starts: Indices | None  # first sample of each step; None where each sample is its own
 
     @classmethod
-    def of(cls, view: View, score: object, losses: Floats | None = None) -> Steps:
+    def of(cls, view: View, score: Any, losses: Floats | None = None) -> Steps:
         """The steps of a score; losses in the order of the samples, errors by default."""
         if losses is None:
             return view.derived((cls, view.base.key(score)), lambda: cls._of(view, score))
         return cls._of(view, score, losses)
 
     @classmethod
-    def _of(cls, view: View, score: object, losses: Floats | None = None) -> Steps:
+    def _of(cls, view: View, score: Any, losses: Floats | None = None) -> Steps:
         ordered, n = view.base.ordered(score), view.base.n
         weights = view.in_order(ordered)
         if weights is None and losses is None and n > CELLS and view.base.design.plain and not view.base.resampled:

@@ -23,7 +23,7 @@ from confide.types import Floats
 RISKS = ("error", "nll", "brier")
 
 
-def _losses_by_score(view: View, score: object, loss: str) -> tuple[NDArray[np.floating], Floats, Floats]:
+def _losses_by_score(view: View, score: Any, loss: str) -> tuple[NDArray[np.floating], Floats, Floats]:
     """Score, weight and weighted loss of every sample, in the order of the samples."""
     check_choice(loss, RISKS, "risk")
     values = score_values(view.predictions, view.base.rows_of(score))
@@ -31,7 +31,7 @@ def _losses_by_score(view: View, score: object, loss: str) -> tuple[NDArray[np.f
     return values, weights, weights * (view.base.wrong if loss == "error" else view.base.vector(loss))
 
 
-def steps_of(view: View, score: object, loss: str = "error") -> tuple[Floats, Ranks]:
+def steps_of(view: View, score: Any, loss: str = "error") -> tuple[Floats, Ranks]:
     """The distinct scores, from the highest, and samples and losses accepted at each; ties are one step."""
     values, weights, losses = _losses_by_score(view, score, loss)
     distinct, place = np.unique(values, return_inverse=True)
@@ -42,7 +42,7 @@ def steps_of(view: View, score: object, loss: str = "error") -> tuple[Floats, Ra
     return distinct[::-1][there].astype(np.float64), ranks
 
 
-def in_given_order(view: View, score: object, loss: str = "error") -> Ranks:
+def in_given_order(view: View, score: Any, loss: str = "error") -> Ranks:
     """One step per sample, ties in the order of the samples."""
     values, weights, losses = _losses_by_score(view, score, loss)
     order = np.argsort(-values, kind="stable")

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from confide.block_sizes import SEGMENTS
 from confide.checks import InputError, as_tensor, check_choice, check_finite, check_range, did_you_mean
 from confide.numerics.binning import BinSums, mass_starts, width_edges
 from confide.predictions import Predictions, class_values, probability_blocks
@@ -46,10 +47,6 @@ class Sorted:
     def has_ties(self) -> bool:
         """Whether some samples have equal scores."""
         return bool(self.tied.any())
-
-
-SEGMENTS_AT_ONCE = 1 << 16
-"""Segments of a `RankPart`: what sums need of each would take more memory than all samples have otherwise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,8 +122,8 @@ class Ranks:
 
     def parts(self) -> Iterator[RankPart]:
         """All segments, some at a time."""
-        for first in range(0, len(self.accepted), SEGMENTS_AT_ONCE):
-            part, held = slice(first, first + SEGMENTS_AT_ONCE), slice(max(first - 1, 0), first + SEGMENTS_AT_ONCE)
+        for first in range(0, len(self.accepted), SEGMENTS):
+            part, held = slice(first, first + SEGMENTS), slice(max(first - 1, 0), first + SEGMENTS)
             reached, missed = (v[held].astype(np.float64) for v in (self.accepted, self.errors))
             if first == 0:
                 reached, missed = np.append(0.0, reached), np.append(0.0, missed)

@@ -8,7 +8,7 @@ features and Monte-Carlo dropout work for all of them alike.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -42,7 +42,6 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "frozen_epochs": (0, 1e9),
 }
 """Options that mean the same for every model that has them: smallest and largest value."""
-Factory = Callable[..., "Classifier"]
 
 
 class Classifier(nn.Module):

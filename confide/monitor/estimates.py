@@ -223,7 +223,7 @@ class WatchReference:
     def _regression(self, predictions: Predictions, cells: Sequence[Predictions]) -> CellRegression:
         """Of accuracy on batch statistics: of shifted cells, of the reference, and of all these in other class shares.
 
-        Other shares of the classes change what a batch looks like and are not hardness: the regression must see some.
+        Other shares of the classes change what a batch looks like and are not difficulty: the regression must see some.
         """
         least = 2 * len(self.statistics(WatchBatch.of(predictions)))
         if len(cells) < least:

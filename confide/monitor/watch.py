@@ -19,6 +19,7 @@ import numpy as np
 from confide.checks import MOST_CLASSES, InputError, as_tensor, check_range, check_record
 from confide.evaluation import apply_operating_point
 from confide.files import formats
+from confide.files.columns import CORRECT_COLUMNS, ID_COLUMNS, LABEL_COLUMNS, WEIGHT_COLUMN, first_column
 from confide.files.disk import appending
 from confide.files.fitted import DAMAGE
 from confide.monitor.alarms import Wealth, calibration_bets, risk_bets
@@ -361,6 +362,28 @@ class Monitor:
             self._take_labels(lines, names, classes, None if numbers is None else numbers.tolist())
         return self.alarms
 
+    def read_labels(self, path: str | Path) -> list[Alarm]:
+        """Add the labels of a table: its columns of ids and of labels, and `weight` where there is one.
+
+        Args:
+            path: .csv, .parquet, .jsonl or .npz; the columns have the names of a file of predictions, and of pairs of
+                confidence and correctness `correct` will do.
+
+        Returns:
+            The alarms, as `alarms`.
+
+        Raises:
+            InputError: ids or labels are missing, or `labels` refuses them.
+        """
+        columns, _ = formats.read_table(path)
+        # Where samples have classes, that an answer was right does not say which one it was.
+        names = (*LABEL_COLUMNS, *CORRECT_COLUMNS) if self.reference.pairs else LABEL_COLUMNS
+        ids, labels = first_column(columns, ID_COLUMNS), first_column(columns, names)
+        if ids is None or labels is None:
+            raise InputError(f"{path} must have the columns id and label, got {', '.join(columns)}; rename them")
+        weights = first_column(columns, ("weight", WEIGHT_COLUMN))
+        return self.labels(ids.tolist(), labels.tolist(), None if weights is None else weights.tolist())
+
     def _take_labels(
         self, lines: Any, ids: Sequence[str], labels: Sequence[Any] | None, weights: Sequence[float] | None
     ) -> None:
@@ -414,8 +437,8 @@ class Monitor:
                 continue
             before = self.state.batch_at(places[name])
             at = places[name] - before.first
-            both = before.batch.classes, batch.classes
-            same = both[0] is both[1] if both[0] is None or both[1] is None else both[0][at] == both[1][k]
+            known, own = before.batch.classes, batch.classes
+            same = known is own if known is None or own is None else known[at] == own[k]
             if not same or abs(before.batch.confidence[at] - batch.confidence[k]) > 1e-9:
                 raise InputError(
                     f"sample '{name}' came before with another prediction; an id must be one sample for the whole "

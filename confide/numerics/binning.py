@@ -135,6 +135,27 @@ class BinSums:
         return cls(*(np.bincount(index, values, minlength=bins).astype(np.float64) for values in parts))
 
 
+NORMS = (1, 2, "max", "mean")
+
+
+def binned_error(sums: BinSums, norm: int | str) -> float:
+    """Gap between mean confidence and accuracy over the bins: weighted mean, root mean square, largest, plain mean."""
+    return float(binned_errors((sums.confidence - sums.correct)[None], sums.count, norm)[0])
+
+
+def binned_errors(gaps: Floats, count: Floats, norm: int | str) -> Floats:
+    """The same of every row of summed gaps, of as many samples a bin."""
+    check_choice(norm, NORMS, "norm")
+    full = count > 0
+    gaps, count = np.abs(gaps[:, full]), count[full]
+    if norm == 1:
+        return np.asarray(gaps.sum(axis=1) / count.sum())
+    if norm == 2:
+        return np.asarray(np.sqrt((gaps**2 / count).sum(axis=1) / count.sum()))
+    shares = gaps / count
+    return np.asarray(shares.max(axis=1) if norm == "max" else shares.mean(axis=1))
+
+
 def calibration_error(
     confidence: Floating,
     correct: Floating | NDArray[np.bool_],
@@ -144,7 +165,7 @@ def calibration_error(
 ) -> float:
     """Expected calibration error of arrays, sum over bins of |sum of (confidence - correct)| / n.
 
-    `metrics.ece` gives the same number of a prediction record, with further forms, intervals and a test.
+    It is `binned_error` of norm 1, which needs no counts; `metrics.ece` gives it of a record, with intervals, a test.
     """
     if binning == "mass":
         order = np.argsort(confidence, kind="stable")

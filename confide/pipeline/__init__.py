@@ -18,6 +18,12 @@ from confide.pipeline.evaluation import (
     conclude as conclude,
     evaluate_model as evaluate_model,
 )
+from confide.pipeline.prediction import (
+    PredictedData as PredictedData,
+    PredictionRequest as PredictionRequest,
+    predict as predict,
+    predict_data as predict_data,
+)
 from confide.pipeline.preparation import (
     PREDICTED_CLASS as PREDICTED_CLASS,
     extract as extract,
@@ -41,13 +47,15 @@ from confide.pipeline.shards import (
 )
 from confide.pipeline.training import (
     loss_settings as loss_settings,
-    predict as predict,
     run_training as run_training,
+    run_trainings as run_trainings,
     settings_of as settings_of,
     try_training as try_training,
 )
 
 __all__ = [
+    "PredictedData",
+    "PredictionRequest",
     "SketchJob",
     "Workers",
     "add_trust",
@@ -64,7 +72,9 @@ __all__ = [
     "fit_trust",
     "open_data",
     "predict",
+    "predict_data",
     "run_training",
+    "run_trainings",
     "sample_folder",
     "score_groups",
     "score_predicted_class",

@@ -17,13 +17,12 @@ from typing import Any
 import numpy as np
 
 from confide import evaluation, scale, sets
-from confide.block_sizes import SHARD_ROWS
+from confide.block_sizes import RANGE_ROWS, RUN_ROWS, SHARD_ROWS
 from confide.calibrators import Calibrator
 from confide.calibrators.streams import SAMPLE_ROWS as FIT_ROWS, mean_moments, shard_moments, with_all_rows
 from confide.checks import InputError, check_range
 from confide.evaluation.evaluate import metric_words
 from confide.evaluation.external_sort import (
-    RANGE_ROWS,
     ScoreRange,
     merged_run,
     range_values,
@@ -43,8 +42,6 @@ from confide.types import Columns, Options
 
 MOST_PARTS = 64
 """Parts that a folder is counted in, whoever counts: what is added up first does not depend on the workers."""
-RUN_GROUP_ROWS = 1 << 16
-"""Rows of a sorted run that are read at once."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +190,7 @@ def sort_files(job: SortJob) -> None:
     """A sorted run of some files."""
     if not Path(job.target).exists():
         run = sorted_run(shards_of(job.paths, job.split))
-        formats.write_table(job.target, run, group_rows=RUN_GROUP_ROWS)
+        formats.write_table(job.target, run, group_rows=RUN_ROWS)
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
-"""Train a network and predict with it; one training from data to a calibrated model, by a recipe."""
+"""Train a network; one training from data to a calibrated model, by a recipe."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from confide import training
@@ -13,6 +13,7 @@ from confide.config import Config, MethodChoice, load_config
 from confide.features.extraction import weights_digest
 from confide.files import disk, formats
 from confide.pipeline.calibration import fit_calibrator
+from confide.pipeline.prediction import predict
 from confide.pipeline.preparation import (
     PREDICTED_CLASS,
     extract,
@@ -22,8 +23,9 @@ from confide.pipeline.preparation import (
     score_groups,
     score_predicted_class,
 )
-from confide.predictions import Predictions
+from confide.progress import Progress
 from confide.records import Dataset, Features, Scores
+from confide.scale import Job, run_jobs, train_workers
 from confide.store import RunPaths
 from confide.training.distributed import held, is_lead_process
 from confide.training.jobs import TrainingJob, TrainingOutcome, train_networks
@@ -55,42 +57,6 @@ def settings_of(config: Config, loss: MethodChoice, seed: int | None = None) -> 
         'cross_entropy'
     """
     return training.Settings.from_dict({**loss_settings(config, loss), "seed": config.seed if seed is None else seed})
-
-
-def predict(
-    model: str | Path | training.Trained | Sequence[training.Trained], data: Any, split: str = "test", **options: Any
-) -> Predictions:
-    """Predictions of a trained model, or the mean of an ensemble's.
-
-    Args:
-        model: a trained model or its folder; the members of an ensemble, or their folder.
-        data: a dataset or a split.
-        split: to predict.
-        options: passes, average, ood, batch_size, device, as in `training.predict`.
-
-    Returns:
-        Predictions with labels and ids.
-
-    Example:
-        >>> import numpy as np
-        >>> from confide import pipeline, training
-        >>> rows = {"x": np.random.default_rng(0).normal(size=(60, 2)), "y": np.arange(60) % 2}
-        >>> np.savez("rows.npz", **rows)
-        >>> dataset = pipeline.open_data("rows.npz")
-        >>> model = training.fit(dataset, training.Settings(model="mlp", epochs=1, device="cpu"))
-        >>> len(pipeline.predict(model, dataset)) == len(dataset.test)
-        True
-    """
-    if isinstance(model, (str, Path)):
-        members: Sequence[Any] = training.member_folders(model)
-        if members:
-            return training.predict_members(members, data, split, **options)
-        return training.predict(model, data, split, **options)
-    if isinstance(model, training.Trained):
-        return training.predict(model, data, split, **options)
-    if len(model) > 1:
-        return training.predict_members(model, data, split, **options)
-    return training.predict(model[0], data, split, **options)
 
 
 def run_training(job: TrainingJob) -> TrainingOutcome:
@@ -159,6 +125,44 @@ def try_training(job: TrainingJob) -> TrainingOutcome:
         return run_training(job)
     except InputError as error:
         return TrainingOutcome(job.out, job.settings, error=str(error))
+
+
+def run_trainings(jobs: Sequence[TrainingJob], *, engine: str = "local", workers: int = 1) -> list[TrainingOutcome]:
+    """Train as several jobs say, side by side; or a single job over all the workers of a cluster.
+
+    Args:
+        jobs: as in `run_training`.
+        engine: `local` processes, or a `ray` cluster.
+        workers: trainings at a time; of a single job on a cluster, processes that train it together.
+
+    Returns:
+        An outcome for each job, in their order.
+
+    Raises:
+        InputError: several jobs or a cluster, in a process that `torchrun` started; or a single job that cannot be
+            trained. Of several jobs the outcome's `error` says so.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from confide import pipeline, training
+        >>> from confide.training.jobs import TrainingJob
+        >>> jobs = [TrainingJob("nowhere.npz", training.Settings(), Path("runs") / name) for name in ("a", "b")]
+        >>> [outcome.error is None for outcome in pipeline.run_trainings(jobs)]
+        [False, False]
+    """
+    if len(jobs) == 1 and engine == "local":
+        return [run_training(jobs[0])]
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise InputError("a grid and --engine ray start processes of their own; start them without torchrun")
+    if engine == "ray":
+        jobs = [job.absolute() for job in jobs]
+    if len(jobs) == 1:
+        work = Job(jobs[0].out.name or "train", lambda job: run_training(job).as_dict(), jobs[0])
+        answer = train_workers(work, workers, storage=jobs[0].out / "ray")
+        return [TrainingOutcome.from_dict(answer)]
+    cells = [Job(job.out.name, try_training, job) for job in jobs]
+    with Progress("grid", len(cells)) as progress:
+        return run_jobs(cells, engine=engine, workers=workers, on_done=lambda job, _: progress.step(1, job.name))
 
 
 def _recipe_scores(job: TrainingJob, recipe: Config, dataset: Dataset, scores: Scores | None) -> Scores | None:

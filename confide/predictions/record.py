@@ -684,7 +684,7 @@ class Predictions:
             Another record.
 
         Raises:
-            InputError: logits are given, for which there is `with_logits`.
+            InputError: other logits are given.
 
         Example:
             >>> confide.Predictions([[2.0, 0.0]], [0]).replace(split="val")

@@ -23,6 +23,8 @@ from confide.results.measurements import (
     BOX as BOX,
     CURVES as CURVES,
     LEVEL as LEVEL,
+    MEAN_OF_CELLS as MEAN_OF_CELLS,
+    OF_SEVERITY as OF_SEVERITY,
     OWN_CONFIDENCE as OWN_CONFIDENCE,
     PLAIN_SCORES as PLAIN_SCORES,
     SEED_BAND as SEED_BAND,
@@ -36,4 +38,6 @@ from confide.results.measurements import (
     MetricInfo as MetricInfo,
     MetricKind as MetricKind,
     Z as Z,
+    group_of as group_of,
+    group_parts as group_parts,
 )

@@ -88,6 +88,46 @@ class DifficultyInfo:
     source: str
 
 
+MEAN_OF_CELLS, OF_SEVERITY = "mean", "severity "
+"""Names of groups of a shift grid beside its single cells: all of them, and those of one severity, with its number."""
+
+
+def group_of(kind: str, name: str) -> str:
+    """A group as tables name it.
+
+    Args:
+        kind: what it is of: `class`, `difficulty`, `shift`, `ood`, a column.
+        name: which of them.
+
+    Returns:
+        Both with a sign between; `Measurement.group_kind` and `group_name` part them again.
+
+    Example:
+        >>> from confide.results import group_of
+        >>> group_of("class", "Shirt")
+        'class=Shirt'
+    """
+    return f"{kind}={name}"
+
+
+def group_parts(group: str | None) -> tuple[str, str]:
+    """Kind and name of a group; both empty where there is none.
+
+    Args:
+        group: of a measurement or a curve.
+
+    Returns:
+        The two; of a group without a sign the kind is empty.
+
+    Example:
+        >>> from confide.results import group_parts
+        >>> group_parts("shift=fog/3")
+        ('shift', 'fog/3')
+    """
+    kind, sign, name = (group or "").partition("=")
+    return (kind, name) if sign else ("", kind)
+
+
 @dataclass(frozen=True)
 class Measurement:
     """One row of a long, flat table: a metric's value with its 95 % interval.
@@ -139,6 +179,16 @@ class Measurement:
     def has_interval(self) -> bool:
         """Whether both ends of the interval are numbers."""
         return math.isfinite(self.low) and math.isfinite(self.high)
+
+    @property
+    def group_kind(self) -> str:
+        """What the group is of, such as `class`, `difficulty`, `shift` or a column; empty where it is all samples."""
+        return group_parts(self.group)[0]
+
+    @property
+    def group_name(self) -> str:
+        """Which of them it is."""
+        return group_parts(self.group)[1]
 
     @property
     def plain(self) -> bool:

@@ -133,7 +133,7 @@ def predict_members(
     members: Sequence[Trained | str | Path] | str | Path,
     dataset: Dataset | Split,
     split: str = "test",
-    **options: object,
+    **options: Any,
 ) -> Predictions:
     """Predictions of the members together: the logarithm of their mean probability.
 
@@ -164,7 +164,7 @@ def predict_members(
     models_or_folders = member_folders(members) if isinstance(members, (str, Path)) else members
     if not models_or_folders:
         raise InputError(f"an ensemble needs at least one member, got none in {members}")
-    each = [predict(member, dataset, split, **options) for member in models_or_folders]  # type: ignore[arg-type]
+    each = [predict(member, dataset, split, **options) for member in models_or_folders]
     probs = torch.stack([torch.softmax(predictions.logits.double(), dim=1) for predictions in each])
     mean = probs.mean(dim=0)
     entropy = torch.special.entr(mean).sum(dim=1)

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from confide.block_sizes import HEAD_ROWS
 from confide.checks import InputError, check_choice, check_range
 from confide.facts import SMALLEST_PROBABILITY, facts_of
 from confide.metrics import calibration_test
@@ -227,10 +228,6 @@ def _check_classes(trained: Trained, dataset: Dataset | Split, samples: Split) -
                 f"class {number} is '{name}' in the data but '{own}' in the model; put the classes into the model's "
                 "order, or say ood=True (--ood) for data of other classes"
             )
-
-
-HEAD_ROWS = 1 << 16
-"""Samples whose penultimate features are held at a time while the passes run."""
 
 
 @torch.no_grad()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from importlib import import_module
+
 import numpy as np
 import pytest
 import torch
@@ -14,6 +17,7 @@ from confide.calibrators.second_opinion import gaussian_difficulty, part_of
 from confide.checks import InputError
 
 CLASSES = 4
+second_opinion = import_module("confide.calibrators.second_opinion")  # the package has the calibrator of this name
 
 
 def task(n: int, seed: int, split: str, signal: float = 2.0):
@@ -158,6 +162,19 @@ def test_what_is_missing_is_one_line():
     index = trust.fit("trust_score", VAL.take(np.arange(100)), VAL_ROWS.values[:100])
     by_trust = calibrators.fit("second_opinion", VAL, features=VAL_ROWS, fitted=index, opinion="knn", neighbours=5)
     assert by_trust.feature_dim == 6
+
+
+@pytest.mark.parametrize("opinion", ["logistic", "gaussian", "knn"])
+def test_a_choice_fits_the_opinion_once_for_all_folds(opinion, monkeypatch):
+    function, posterior = second_opinion.OPINIONS[opinion]
+    fits = []
+    counted = {opinion: (lambda *given: fits.append(opinion) or function(*given), posterior)}
+    monkeypatch.setattr(second_opinion, "OPINIONS", {**second_opinion.OPINIONS, **counted})
+    part = VAL.take(range(200))
+    rows = Features(VAL_ROWS.values[:200], VAL_ROWS.labels[:200], VAL_ROWS.ids[:200], "view", "val")
+    options, train = {"second_opinion": {"opinion": opinion}}, replace(TRAIN_ROWS)
+    calibrators.choose(part, ["second_opinion"], features=rows, fitted=train, options=options, folds=5)
+    assert fits == [opinion]
 
 
 def test_it_is_one_of_the_candidates_to_choose_from():

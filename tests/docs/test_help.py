@@ -36,6 +36,7 @@ PLACES = (
     "confide.pipeline",
     "confide.plot",
     "confide.report",
+    "confide.results",
     "confide.robustness",
     "confide.scale",
     "confide.scoring",

@@ -151,3 +151,23 @@ def test_the_tree_of_the_architecture_is_the_tree():
     }
     assert there <= named
     assert {name for name in named if name.endswith("/")} <= there
+
+
+def test_the_graph_of_the_architecture_is_the_one_that_imports_are_held_to():
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    drawn = re.search(r"## Who imports whom\n\n```\n(.*?)```", text, re.S)[1].splitlines()
+    contract = re.search(r"\nlayers = \[\n(.*?)\n\]", (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.S)[1]
+    layers = [set(re.findall(r"\w+", line)) for line in contract.splitlines()]
+    assert [set(re.findall(r"\w+", line)) for line in drawn] == layers
+
+
+def test_the_architecture_names_the_function_of_every_verb():
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    table = re.search(r"## What a verb calls\n(.*?)\n## ", text, re.S)[1]
+    rows = [line.split("|")[1:3] for line in table.splitlines() if line.startswith("| `")]
+    assert {verb for verbs, _ in rows for verb in re.findall(r"`([a-z-]+)`", verbs)} == set(VERBS) - {
+        "completion",
+        "doctor",
+        "list",
+    }
+    assert all("`confide." in called for _, called in rows)

@@ -41,7 +41,7 @@ def test_sums_rankings_and_intervals_are_those_of_all_rows():
     for shard in shards:
         merged.merge(Sketch().add(shard))
     assert evaluate_sketch(merged, ["nll", "auroc"], False).value("auroc") == found.value("auroc")
-    assert len(sketch.fine.settle().keys) < 200_000
+    assert len(sketch.fine.summed().keys) < 200_000
 
 
 def test_cells_by_image_give_the_intervals_of_images():
@@ -89,7 +89,7 @@ def test_a_sketch_of_many_questions_does_not_grow_with_them_and_keeps_their_inte
         for rows in thirds[::-1]:
             merged.merge(sketch_of(whole.take(rows)))
         assert not added.units
-        cells, same = added.coarse.settle(), merged.coarse.settle()
+        cells, same = added.coarse.summed(), merged.coarse.summed()
         sizes.append(len(cells.keys))
         assert (cells.keys == same.keys).all()
         np.testing.assert_allclose(cells.sums, same.sums, rtol=1e-9)

@@ -79,8 +79,8 @@ def _told(evaluation: Evaluation) -> Any:
 def _parts(sketch: sketches.Sketch) -> Any:
     return {
         "rows": sketch.rows,
-        "fine": [sketch.fine.settle().keys, sketch.fine.settle().sums],
-        "coarse": [sketch.coarse.settle().keys % sketches.UNIT_CELLS, sketch.coarse.settle().sums],
+        "fine": [sketch.fine.summed().keys, sketch.fine.summed().sums],
+        "coarse": [sketch.coarse.summed().keys % sketches.UNIT_CELLS, sketch.coarse.summed().sums],
         "units": len(sketch.units),
         "parts": sketch.are_parts,
         "classes": None if sketch.classes is None else vars(sketch.classes),
@@ -102,10 +102,10 @@ def _sketched(whole: Predictions, rows: int) -> Any:
     words = ["accuracy", "ece", "auroc", "aurc"]
     return {
         **_parts(sketch),
-        "merged": [both.rows, both.fine.settle().sums.sum(axis=0), both.coarse.settle().sums.sum(axis=0)],
+        "merged": [both.rows, both.fine.summed().sums.sum(axis=0), both.coarse.summed().sums.sum(axis=0)],
         "same": [
             again.rows == sketch.rows,
-            np.array_equal(again.fine.keys, sketch.fine.settle().keys),
+            np.array_equal(again.fine.keys, sketch.fine.summed().keys),
             again.kind == sketch.kind,
         ],
         "fine record": [
@@ -132,7 +132,7 @@ def _dealt(units: int) -> Any:
         return [
             _parts(one),
             _parts(other),
-            [g.coarse.settle().keys // sketches.UNIT_CELLS for g in one.groups.values()],
+            [g.coarse.summed().keys // sketches.UNIT_CELLS for g in one.groups.values()],
         ]
 
 
@@ -233,11 +233,11 @@ def _tables(buffered: int, span: int) -> Any:
             keys = draw.integers(0, 50, n) if n != 3 else np.array([49, 0, 49])
             table.add(keys, np.stack([np.ones(n), draw.random(n)]))
             seen.append([len(table.keys), len(table.waiting), table.every is None])
-        settled = table.settle()
-        again = settled.renumbered(settled.keys // 3).settle()
+        summed = table.summed()
+        again = summed.renumbered(summed.keys // 3).summed()
         far = sketches.sums_by_key(np.array([5, 900, 5]), np.array([[1.0, 2.0, 3.0]]))
         near = sketches.sums_by_key(np.array([5, 16, 5]), np.array([[1.0, 2.0, 3.0]]))
-        return [seen, settled.keys.tolist(), settled.sums, settled.rows, again.keys.tolist(), again.sums, far, near]
+        return [seen, summed.keys.tolist(), summed.sums, summed.rows, again.keys.tolist(), again.sums, far, near]
 
 
 def _sorted(rows: int) -> Any:

@@ -516,10 +516,10 @@ def _verbs() -> dict[str, Callable[[], Any]]:
 
 def _trained_nothing(main: Callable[[list[str]], int]) -> int:
     """Trainings that fail, all and one of two; which does not matter here."""
-    from confide.cli import train
+    from confide import pipeline
 
     outcome = SimpleNamespace(error="no loss", folder="t/a")
-    with patch.object(train, "_run_jobs", lambda *_: [outcome, outcome]):
+    with patch.object(pipeline, "run_trainings", lambda *_, **__: [outcome, outcome]):
         return main(["train", "none.npz", "--out", "t"])
 
 

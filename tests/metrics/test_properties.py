@@ -10,6 +10,8 @@ from hypothesis import given, settings, strategies as st
 
 from confide import Predictions, metrics
 from confide.metrics import METRICS
+from confide.metrics.calibration import Binned
+from confide.metrics.view import Design, View, metric_samples
 from confide.numerics.binning import calibration_error
 
 RANKING = ("aurc", "eaurc", "augrc", "auroc", "aupr_success", "aupr_error", "fpr95", "halving_rejection")
@@ -54,6 +56,51 @@ def test_metrics_equal_the_plain_formulas(case, bins):
     same(metrics.aupr_success(predictions), naive.average_precision(confidence, correct))
     same(metrics.aupr_error(predictions), naive.average_precision(-confidence, ~correct))
     same(metrics.fpr95(predictions), naive.fpr_at_tpr(confidence, correct))
+
+
+@pytest.mark.parametrize("bins", [255, 256, 257, 700])
+def test_bins_are_numbered_in_as_many_bits_as_they_need(bins):
+    rng = np.random.default_rng(bins)
+    confidence = np.append(rng.random(3000), np.arange(bins + 1) / bins)
+    correct = rng.random(len(confidence)) < confidence
+    predictions, unit = record(confidence, correct), rng.permutation(np.arange(len(confidence)) % 400)
+    for norm in (1, 2, "max"):
+        for closed in ("right", "left"):
+            found = metrics.ece(predictions, bins=bins, norm=norm, closed=closed)
+            same(found, naive.ece_width(confidence, correct, bins, closed, norm))
+        found = metrics.ece(predictions, bins=bins, norm=norm, binning="mass")
+        same(found, naive.ece_mass(confidence, correct, bins, norm))
+    # Cells of a unit and a bin are numbered together.
+    binned = Binned.of(View(metric_samples(predictions, design=Design(clusters=unit))), bins, "width")
+    place = np.clip(np.searchsorted(np.linspace(0, 1, bins + 1), confidence) - 1, 0, None)
+    sums = np.zeros((unit.max() + 1, bins))
+    np.add.at(sums, (unit, place), confidence - correct)
+    np.testing.assert_allclose(binned.unit_sums(binned.residual), sums, atol=1e-12)
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 7])
+def test_rankings_made_part_by_part_equal_the_plain_formulas(at_once, monkeypatch):
+    """Ties end, begin and lie across the parts; runs of right and of wrong samples do too."""
+    monkeypatch.setattr("confide.metrics.view.SEGMENTS", at_once)
+    rng = np.random.default_rng(at_once)
+    for grid in (2, 6, 40, 1 << 20):
+        confidence = rng.integers(0, grid + 1, 90) / grid
+        correct = rng.random(90) < 0.2 + 0.7 * confidence
+        predictions = record(confidence, correct)
+        same(metrics.aurc(predictions), naive.aurc(confidence, correct))
+        same(metrics.auroc(predictions), naive.auroc(confidence, correct))
+        same(metrics.augrc(predictions), naive.augrc(confidence, correct))
+        same(metrics.aupr_success(predictions), naive.average_precision(confidence, correct))
+        same(metrics.aupr_error(predictions), naive.average_precision(-confidence, ~correct))
+
+
+def test_ranks_are_counted_in_as_many_bits_as_they_need():
+    """Of more samples than 16 bits hold, in one tie and without any."""
+    rng = np.random.default_rng(0)
+    for confidence in (np.full(70_000, 0.5), np.linspace(0, 1, 70_000)):
+        correct = rng.random(70_000) < 0.9
+        ranks = View(metric_samples(record(confidence, correct))).ranks("msp")
+        assert (ranks.n, ranks.wrong) == (70_000, (~correct).sum())
 
 
 @settings(max_examples=60, deadline=None)

@@ -14,6 +14,7 @@ import confide
 from confide.checks import InputError
 from confide.cli.main import main
 from confide.cli.monitor import watch_text
+from confide.files import formats
 from confide.monitor import Monitor, write_page
 
 FORK = multiprocessing.get_context("fork")
@@ -67,6 +68,26 @@ def test_labels_may_come_before_their_predictions(watch, tmp_path):
 def _reference() -> tuple[confide.Predictions]:
     reference, labels = drawn(1000)
     return (confide.Predictions(reference.logits, labels),)
+
+
+@pytest.mark.parametrize(
+    "names", [("id", "label", "weight"), ("ids", "y", "sample_weight"), ("id", "target", None), ("id", "labels", None)]
+)
+def test_labels_are_read_under_the_names_that_predictions_have(watch, tmp_path, names):
+    week, labels = drawn(30, 1000)
+    watch.update(week)
+    columns = {names[0]: week.ids, names[1]: labels} | ({} if names[2] is None else {names[2]: np.full(30, 0.5)})
+    formats.write_table(tmp_path / "labels.csv", columns)
+    watch.read_labels(tmp_path / "labels.csv")
+    assert watch.batches[0].labelled == 30
+
+
+@pytest.mark.parametrize("names", [("name", "label"), ("id", "correct")])
+def test_a_table_without_ids_or_classes_is_refused(watch, tmp_path, names):
+    """That an answer was right is a label of pairs alone; of classes it would be read as class 0 or 1."""
+    formats.write_table(tmp_path / "labels.csv", dict(zip(names, (np.array(["s0"]), np.array([1])), strict=True)))
+    with pytest.raises(InputError, match=f"must have the columns id and label, got {names[0]}"):
+        watch.read_labels(tmp_path / "labels.csv")
 
 
 def test_a_repeated_batch_and_repeated_labels_count_once(watch):

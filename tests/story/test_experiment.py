@@ -1,6 +1,8 @@
 """Whole experiments on small data: what is made, what is skipped, what bad input says."""
 
 import json
+from collections import Counter
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -178,24 +180,55 @@ def test_words_and_options_are_checked_before_any_work(data, tmp_path):
     assert not out.exists()
 
 
-def test_difficulty_and_config_are_made_once_and_calibrators_read_once(data, tmp_path, monkeypatch):
+@pytest.fixture
+def counted(monkeypatch):
+    """How often a run, a training or a prediction fits a difficulty, reads one or a calibrator, and makes a Config."""
     calls = []
 
-    def counted(place, name):
-        function = getattr(place, name)
-        monkeypatch.setattr(place, name, lambda *a, **k: calls.append(name) or function(*a, **k))
+    def count(place, name):
+        function, called = getattr(place, name), f"{place.__name__.rpartition('.')[2]}.{name}"
+        monkeypatch.setattr(place, name, lambda *a, **k: calls.append(called) or function(*a, **k))
 
-    counted(confide.difficulty, "fit")
-    counted(confide.calibrators, "load")
-    counted(confide.config, "from_dict")
-    banded = {"word": "temperature", "name": "banded", "by": "difficulty", "bands": 3}
-    changes = {"losses": ["adaptive_difficulty"], "trust": [], "calibrators": ["temperature", banded]}
+    for place, name in (("difficulty", "fit"), ("difficulty", "load"), ("calibrators", "fit"), ("calibrators", "load")):
+        count(getattr(confide, place), name)
+    count(confide.config.Config, "__init__")
+    return calls
+
+
+BANDED = {"word": "temperature", "name": "banded", "by": "difficulty", "bands": 3}
+
+
+def test_difficulty_and_config_are_made_once_and_calibrators_read_once(data, tmp_path, counted):
+    changes = {"losses": ["adaptive_difficulty"], "trust": [], "calibrators": ["temperature", BANDED]}
     outcome = confide.run({**SMALL, "data": data, **changes}, tmp_path / "run")
-    assert [calls.count(name) for name in ("fit", "load", "from_dict")] == [1, 2, 1]
+    once_each = {"calibrators.fit": 2, "calibrators.load": 2}
+    assert Counter(counted) == {"Config.__init__": 1, "difficulty.fit": 1, **once_each}
     fitted = confide.difficulty.load(outcome.folder / "difficulty.safetensors")
     rows = confide.Features.load(outcome.folder / "features" / "test.npz")
     scores = confide.Scores.load(outcome.folder / "scores" / "test.parquet")
     np.testing.assert_array_equal(fitted.score(rows).values, scores.values)
+
+
+@pytest.mark.parametrize("opinion", ["gaussian", "logistic"])
+def test_a_second_opinion_is_fitted_once_for_all_models(data, tmp_path, monkeypatch, opinion):
+    known, fits = import_module("confide.calibrators.second_opinion"), []
+    function, posterior = known.OPINIONS[opinion]
+    counted = {opinion: (lambda *given: fits.append(opinion) or function(*given), posterior)}
+    monkeypatch.setattr(known, "OPINIONS", {**known.OPINIONS, **counted})
+    changes = {"trust": [], "calibrators": [{"word": "second_opinion", "opinion": opinion}]}
+    confide.run({**SMALL, "data": data, **changes}, tmp_path / "run")
+    assert len(SMALL["losses"]) == 2
+    assert fits == [opinion]
+
+
+def test_a_recipe_and_a_prediction_make_and_read_everything_once(data, tmp_path, counted):
+    recipe, run, out = (str(tmp_path / name) for name in ("recipe.yaml", "run", "calibrated.npz"))
+    (tmp_path / "recipe.yaml").write_text(json.dumps({**SMALL, "data": data, "calibrators": [BANDED], "trust": []}))
+    assert main(["train", data, "--recipe", recipe, "--out", run, "--quiet"]) == 0
+    assert Counter(counted) == {"Config.__init__": 1, "difficulty.fit": 1, "calibrators.fit": 1}
+    counted.clear()
+    assert main(["predict", run, data, "--calibrator", f"{run}/calibrator.json", "--out", out, "--quiet"]) == 0
+    assert Counter(counted) == {"calibrators.load": 1, "difficulty.load": 1}
 
 
 @pytest.fixture(scope="module")

@@ -48,7 +48,7 @@ def decisions_section(view: EvaluationView) -> DecisionsSection:
     return DecisionsSection(
         tuple(_costs(view, result)),
         tuple(actions),
-        (_remaining(view, result), _price(view, result)) if len(result.break_even) > 1 else (),
+        (_remaining(view, result), _price(result)) if len(result.break_even) > 1 else (),
         result.warnings,
     )
 
@@ -123,7 +123,7 @@ def _remaining(view: EvaluationView, result: DecisionResult) -> Figure:
     )
 
 
-def _price(view: EvaluationView, result: DecisionResult) -> Figure:
+def _price(result: DecisionResult) -> Figure:
     """The price below which it pays to ask about one more sample."""
     points = result.break_even[:-1]
     marks = ticks(min(0.0, *(p.price for p in points)), max(p.price for p in points), 5)

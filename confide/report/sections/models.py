@@ -153,7 +153,7 @@ def _groups(view: EvaluationView) -> tuple[int, FigureTable]:
     """How many groups there are, and a row for each of a model at a stage, with every metric measured by group."""
     by_group: dict[tuple[str, str, str], dict[tuple[str, str], Measurement]] = {}
     for m in view.measurements:
-        if m.group is not None and not m.group.startswith("slice=") and math.isfinite(m.value):
+        if m.group is not None and m.group_kind != "slice" and math.isfinite(m.value):
             ranked_by = "" if m.plain else score_name(str(m.score))
             by_group.setdefault((m.model, m.stage, m.group), {})[m.metric, ranked_by] = m
     # One row a group: what ranks by another score than confidence has columns of its own, after the others.

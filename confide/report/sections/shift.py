@@ -25,7 +25,7 @@ from confide.report.words import (
     value_texts,
     value_words,
 )
-from confide.results import BOX, Curve, Measurement
+from confide.results import BOX, Curve, Measurement, group_parts
 
 # Out-of-distribution data.
 
@@ -35,7 +35,7 @@ MOST_SERIES = len(SCORE_COLOURS)
 
 def group_name(curve: Curve) -> str:
     """The part of a group after its sign: `corruption=fog` is fog."""
-    return str(curve.group).split("=", 1)[-1].replace("_", " ")
+    return group_parts(curve.group)[1].replace("_", " ")
 
 
 def ood_histogram(view: EvaluationView) -> Figure | None:
@@ -138,14 +138,14 @@ def _ood_roc_canvas(view: EvaluationView, pairs: list[tuple[Curve, Measurement |
 
 def ood_areas(view: EvaluationView) -> tuple[Figure, ...]:
     """AUROC of every score and model, a figure for each OOD set; the other measures are in its table."""
-    rows = [m for m in view.measurements if m.metric == "auroc" and (m.group or "").startswith("ood=")]
+    rows = [m for m in view.measurements if m.metric == "auroc" and m.group_kind == "ood"]
     shown = [m for m in rows if m.model in view.drawn]
     groups = dict.fromkeys(m.group for m in rows)
     return tuple(_ood_area_figure(view, str(group), [m for m in shown if m.group == group]) for group in groups)
 
 
 def _ood_area_figure(view: EvaluationView, group: str, measurements: list[Measurement]) -> Figure:
-    name = group.split("=", 1)[1].replace("_", " ")
+    name = group_parts(group)[1].replace("_", " ")
     values = [100 * v for m in measurements for v in (m.value, m.low, m.high) if math.isfinite(v)]
     marks = ticks(min([*values, 100.0]), 100.0, 5)
     best = max(measurements, key=lambda m: m.value)
@@ -349,8 +349,8 @@ def _mostly_beyond_chance(view: EvaluationView, boxes: Curve) -> bool:
         m.chance_high is not None and m.value > m.chance_high
         for m in view.measurements
         if (m.metric, m.model, m.stage) == ("ece", boxes.model, boxes.stage)
-        and (m.group or "").startswith("shift=")
-        and str(m.group).endswith(ending)
+        and m.group_kind == "shift"
+        and m.group_name.endswith(ending)
         and (m.plain if boxes.score is None else m.score == boxes.score)
     ]
     return 2 * sum(beyond) > len(beyond)
@@ -385,7 +385,7 @@ def _by_chance(view: EvaluationView, stage: str, scores: Collection[str] = ()) -
     limits: dict[bool, list[float]] = {True: [], False: []}
     for m in errors:
         if m.chance_high is not None and (m.score in scores if scores else m.plain):
-            limits[(m.group or "").startswith("shift=")].append(m.chance_high)
+            limits[m.group_kind == "shift"].append(m.chance_high)
     if limits[True]:
         return f", by chance up to {points(max(limits[True]))} points"
     # Where confidence falls under shift, more would be shown by chance than on clean data.
