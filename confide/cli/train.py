@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from confide.cli.shared import parse_options, print_json, refuse_flags, text_table
-from confide.progress import Progress
 
 if TYPE_CHECKING:
     from confide.training.jobs import TrainingJob, TrainingOutcome
@@ -68,7 +67,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    Progress.result = args.out
     outcomes = _run_jobs(training_jobs(args), args)
     failed = [outcome for outcome in outcomes if outcome.error is not None]
     if len(failed) < len(outcomes):
