@@ -2,9 +2,11 @@
 #
 #   docker build -t confide .
 #   docker run --rm -v "$PWD/runs:/runs" confide                                          # the demo, into ./runs/demo
-#   docker run --rm -v "$PWD/runs:/runs" -p 127.0.0.1:8000:8000 --hostname localhost confide explore demo --host 0.0.0.0 --port 8000
+#   docker run --rm -v "$PWD/runs:/runs" -p 127.0.0.1:8000:8000 --hostname localhost confide \
+#     explore demo --data fashion-sample --host 0.0.0.0 --port 8000
 #
-# The explorer prints the address to open, with its token.
+# The explorer prints the address to open, with its token. --data: with --rm the key that signed the run is gone, and
+# without it no folder may say which pictures are opened.
 FROM debian:trixie-slim
 RUN apt-get update \
  && apt-get install -y --no-install-recommends python3-torch python3-venv \

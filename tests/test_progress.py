@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
+from pathlib import Path
 from types import ModuleType
 from typing import ClassVar
 
+import numpy as np
 import pytest
 
+from confide.cli.main import guarded, main
+from confide.data import load_dataset
 from confide.progress import Progress
+from confide.training import Settings, fit, predict
 
 
 class Bar:
@@ -71,6 +77,46 @@ def test_where_the_result_will_be_is_told_once_before_long_work(
         with Progress("train", 2, patience=0) as progress:
             progress.step(2)
     assert capsys.readouterr().err.count("the result will be in runs/mine\n") == 1
+
+
+def test_a_verb_that_writes_a_result_tells_where_before_long_work(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def long_work(args: argparse.Namespace) -> None:
+        with Progress("work", 1, patience=0) as progress:
+            progress.step()
+
+    monkeypatch.setattr(Progress, "quiet", False)
+    for out, lines in (("calibrated.parquet", "the result will be in calibrated.parquet\n"), (None, "")):
+        assert guarded(long_work, argparse.Namespace(quiet=False, out=out)) == 0
+        assert capsys.readouterr().err == lines
+    assert guarded(long_work, argparse.Namespace(quiet=False)) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_an_evaluation_without_out_tells_the_folder_that_it_will_make(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    np.savez(tmp_path / "own.npz", logits=np.eye(4), labels=np.arange(4))
+    told: list[str] = []
+    monkeypatch.setattr("confide.cli.evaluate.finish", lambda *_: told.append(Progress.result) or 0)
+    assert main(["evaluate", str(tmp_path / "own.npz")]) == 0
+    assert told == [str(tmp_path / "own-evaluation")]
+
+
+def test_long_predictions_tell_how_far_they_are(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dataset = load_dataset((np.eye(20, dtype=np.float32), np.arange(20) % 2))
+    options = {"dropout": 0.1}
+    trained = fit(dataset, Settings(model="mlp", model_options=options, epochs=1, batch_size=8, device="cpu"))
+    steps: list[tuple[str, int, int]] = []
+    monkeypatch.setattr(Progress, "step", lambda self, by=1, note="": steps.append((self.what, self.total, by)))
+    for passes in (0, 3):
+        steps.clear()
+        predict(trained, dataset, "train", passes=passes, batch_size=4)
+        assert {step[:2] for step in steps} == {("predict train", 16 * max(passes, 1))}
+        assert sum(step[2] for step in steps) == steps[0][1]
 
 
 class Clock:

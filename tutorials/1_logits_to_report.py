@@ -24,7 +24,7 @@ write("test.npz", 4000)
 # %% Evaluate: every number has an interval, and a calibration error the value that chance alone would give.
 test = confide.Predictions.load("test.npz")
 before = confide.evaluate(test, title="as trained")
-print(before.value("accuracy"), before.value("ece"), before.value("nll"))
+print(*(before.find(metric) for metric in ("accuracy", "ece", "nll")), sep="\n")
 
 # %% One temperature, fitted on val, never on test.
 val = confide.Predictions.load("val.npz")

@@ -21,16 +21,16 @@ def month(questions: int, seed: int) -> confide.Predictions:
 
 march, april = month(600, 1), month(600, 2)
 evaluation = confide.evaluate(april)  # intervals count questions, not answers
-print("says too much:", evaluation.value("confidence_gap"))
+print("as stated: ", evaluation.find("confidence_gap"))
 
 # %% Platt's line, fitted in March, on April's answers.
 calibrator = confide.calibrators.fit("platt", march)
 mended = confide.evaluate(calibrator(april))
-print("after Platt:  ", mended.value("confidence_gap"))
+print("after Platt:", mended.find("confidence_gap"))
 
 # %% Answers that may go out: at most 22 % wrong, with 95 % confidence.
 first = calibrator(march).take(np.arange(0, len(march), 3))  # one answer a question: a promise counts single draws
 point = confide.operating_point(first, risk=0.22)
 accepted = confide.apply_operating_point(point, calibrator(april))
 wrong = 1 - float(april.facts.correct[accepted].double().mean())
-print(f"{float(accepted.double().mean()):.0%} of the answers go out, {wrong:.1%} of them wrong")
+print(f"{100 * float(accepted.double().mean()):.0f} % of the answers go out, {100 * wrong:.1f} % of them wrong")

@@ -36,4 +36,4 @@ for word in ("cross_entropy", "adafocal"):
     network = trained(word)
     predictions = confide.Predictions(network(inputs[test]).detach(), labels[test])
     ece, accuracy = (float(getattr(confide.metrics, name)(predictions)) for name in ("ece", "accuracy"))
-    print(f"{word:14} accuracy {accuracy:.1%}, ECE {100 * ece:.1f} %")
+    print(f"{word:14} accuracy {100 * accuracy:.1f} %, ECE {100 * ece:.1f} %")

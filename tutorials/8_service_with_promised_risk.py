@@ -22,8 +22,8 @@ def month(number: int, n: int = 1500, drift: float = 1.0) -> confide.Predictions
 
 reference = month(0)
 point = confide.operating_point(reference, risk=0.05)
-print(f"answer from a confidence of {point.threshold:.3f}: {point.coverage:.0%} of requests")
-print(f"at most {point.risk:.0%} of them wrong, with 95 % confidence")
+print(f"answer from a confidence of {point.threshold:.3f}: {100 * point.coverage:.0f} % of requests")
+print(f"at most {100 * point.risk:.0f} % of them wrong, with 95 % confidence")
 
 # %% The watch is one file that is only ever added to.
 watch = confide.monitor.Monitor(reference, risk=0.05, point=point, file="watch.jsonl")
@@ -34,7 +34,7 @@ for number in range(1, 7):
     checked = rng.choice(len(batch), 300, replace=False)  # a random draw is labelled by people
     alarms = watch.labels(batch.ids[checked], batch.labels[checked])
     accuracy = float(batch.facts.correct.double().mean())
-    print(f"month {number}: accuracy {report.estimate.value:.0%} by estimate, {accuracy:.0%} in truth")
+    print(f"month {number}: accuracy {100 * report.estimate.value:.0f} % by estimate, {100 * accuracy:.0f} % in truth")
     print(*(f"    {alarm}" for alarm in alarms), sep="\n")
 
 # %% A page with time lines.

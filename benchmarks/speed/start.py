@@ -20,6 +20,7 @@ import numpy as np
 
 COMMANDS = {
     "import torch": ["-c", "import torch"],
+    "import confide": ["-c", "import confide"],
     "confide --help": ["-m", "confide", "--help"],
     "confide list": ["-m", "confide", "list"],
     "confide evaluate, 10,000 x 10, values only": ["-m", "confide", "evaluate", "made.npz", "--no-intervals"],
@@ -63,7 +64,7 @@ def main() -> None:
     commit = subprocess.run(git, capture_output=True, text=True).stdout.strip() or "unknown"
     lines = [
         "# Cold start\n",
-        f"{platform.machine()}, shared with other work, Python {platform.python_version()}; {date.today()}; "
+        f"Two cores of an AMD EPYC, Python {platform.python_version()}; {date.today()}; "
         f"commit {commit}; `python -m benchmarks.speed.start`. CPU seconds of a process on one thread, medians of "
         f"{options.rounds} rounds in turn; the first round fills the caches and is left out.\n",
         *table(options.rounds),

@@ -16,8 +16,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     from confide.cli.result_tables import show_outcome
     from confide.experiment import run as run_experiment
-    from confide.progress import Progress
 
-    Progress.result = args.out
     outcome = run_experiment("demo", args.out, seed=args.seed, **{"training.epochs": args.epochs})
     show_outcome(outcome, args.json)

@@ -24,6 +24,7 @@ from confide.cli.shared import (
     refuse_flags,
     text_table,
 )
+from confide.progress import Progress
 
 if TYPE_CHECKING:
     from confide.results import Evaluation, Expectation, Measurement
@@ -88,6 +89,7 @@ def run(args: argparse.Namespace) -> int:
         from_evaluate(args)
         return 0
     check_not_shifted(args)
+    Progress.result = str(out_of(args))
     if args.sketch or args.engine or args.exact:
         alone = ("score", "scores", "unit", "weights", "prior")
         refuse_flags(args, alone, "a folder that is counted in cells has its samples alike, by confidence,")

@@ -138,6 +138,7 @@ def guarded(run: Callable[[argparse.Namespace], int | None], args: argparse.Name
     from confide.progress import Progress
 
     Progress.quiet = Progress.quiet or args.quiet
+    Progress.result = getattr(args, "out", None) or ""
     try:
         return run(args) or 0
     except (InputError, OptionError, MissingExtra) as error:

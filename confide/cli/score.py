@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from confide.cli.shared import load_predictions, parse_options, print_json, refuse_flags, text_table
-from confide.progress import Progress
 
 if TYPE_CHECKING:
     from confide.records import Scores
@@ -63,7 +62,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    Progress.result = args.out
     if args.engine == "ray":
         _run_ray(args)
         return

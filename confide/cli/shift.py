@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from confide.cli.shared import parse_options, print_json, text_table
-from confide.progress import Progress
 
 if TYPE_CHECKING:
     from confide.results import Evaluation, Measurement
@@ -165,7 +164,6 @@ def check_not_shifted(args: argparse.Namespace) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Grid, out-of-distribution data, report."""
-    Progress.result = args.out
     from confide.robustness import ShiftRequest
 
     calibrators = () if args.no_calibrate else args.calibrate

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from confide.cli.shared import parse_options, print_json, refuse_flags, text_table
-from confide.progress import Progress
 
 if TYPE_CHECKING:
     from confide.training.jobs import TrainingJob, TrainingOutcome
@@ -69,7 +68,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from confide.pipeline import run_trainings
 
-    Progress.result = args.out
     outcomes = run_trainings(training_jobs(args), engine=args.engine, workers=args.workers)
     failed = [outcome for outcome in outcomes if outcome.error is not None]
     if len(failed) < len(outcomes):

@@ -20,6 +20,7 @@ from confide.models.device import Device, is_out_of_memory
 from confide.models.preparation import Feed, rows_in_batches
 from confide.numerics.binning import calibration_error
 from confide.predictions import Predictions
+from confide.progress import Progress
 from confide.records import Dataset, Features, Split
 from confide.training.checkpoint import Trained
 from confide.types import Columns
@@ -28,7 +29,12 @@ from confide.types import Columns
 
 
 def logits_of(
-    model: nn.Module, feed: Feed, device: Device, batch_size: int | None = None, rows: slice = slice(None)
+    model: nn.Module,
+    feed: Feed,
+    device: Device,
+    batch_size: int | None = None,
+    rows: slice = slice(None),
+    progress: Progress | None = None,
 ) -> Tensor:
     """Logits of the samples in order, float32, from the model in eval mode; the mode it had is put back.
 
@@ -40,7 +46,7 @@ def logits_of(
     try:
         while True:
             try:
-                return _logits_in_batches(model, feed, device, range(start, stop), size)
+                return _logits_in_batches(model, feed, device, range(start, stop), size, progress)
             except RuntimeError as error:
                 if not is_out_of_memory(error):
                     raise
@@ -55,9 +61,15 @@ def logits_of(
 
 
 @torch.no_grad()
-def _logits_in_batches(model: nn.Module, feed: Feed, device: Device, rows: range, size: int) -> Tensor:
-    batches = [batch + rows.start for batch in rows_in_batches(len(rows), size)]
-    return torch.cat([batch_logits(model, inputs, feed, device) for inputs, _ in feed.batches(batches)])
+def _logits_in_batches(
+    model: nn.Module, feed: Feed, device: Device, rows: range, size: int, progress: Progress | None
+) -> Tensor:
+    logits = []
+    for inputs, _ in feed.batches([batch + rows.start for batch in rows_in_batches(len(rows), size)]):
+        logits.append(batch_logits(model, inputs, feed, device))
+        if progress is not None:
+            progress.step(len(inputs))
+    return torch.cat(logits)
 
 
 def batch_logits(model: nn.Module, inputs: Tensor, feed: Feed, device: Device) -> Tensor:
@@ -153,12 +165,14 @@ def predict(
     network = where.place(trained.model).eval()
     # What tells groups apart goes along; features and other wide columns stay with the data.
     columns: Columns = {name: values for name, values in samples.columns.items() if np.ndim(values) == 1}
-    if passes:
-        check_choice(average, ("logits", "probs"), "average")
-        logits, spread = _dropout_passes(network, feed, where, passes, average, batch_size, trained.settings.seed)
-        columns |= {"mc_entropy": spread[0].cpu().numpy(), "mc_mutual_information": spread[1].cpu().numpy()}
-    else:
-        logits = logits_of(network, feed, where, batch_size)
+    with Progress(f"predict {split}", max(passes, 1) * len(samples)) as progress:
+        if passes:
+            check_choice(average, ("logits", "probs"), "average")
+            seed = trained.settings.seed
+            logits, spread = _dropout_passes(network, feed, where, passes, average, batch_size, seed, progress)
+            columns |= {"mc_entropy": spread[0].cpu().numpy(), "mc_mutual_information": spread[1].cpu().numpy()}
+        else:
+            logits = logits_of(network, feed, where, batch_size, progress=progress)
     trained.model.to("cpu")
     averaged = bool(passes) and average == "probs"
     return (Predictions.from_log_probs if averaged else Predictions)(
@@ -232,7 +246,14 @@ def _check_classes(trained: Trained, dataset: Dataset | Split, samples: Split) -
 
 @torch.no_grad()
 def _dropout_passes(
-    network: nn.Module, feed: Feed, where: Device, passes: int, average: str, batch_size: int | None, seed: int
+    network: nn.Module,
+    feed: Feed,
+    where: Device,
+    passes: int,
+    average: str,
+    batch_size: int | None,
+    seed: int,
+    progress: Progress,
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
     """(averaged logits, (entropy of the mean probability, mutual information)) of passes with dropout on."""
     dropouts = [m for m in network.modules() if isinstance(m, nn.modules.dropout._DropoutNd) and m.p > 0]
@@ -245,7 +266,7 @@ def _dropout_passes(
         module.train()
     blocks = [
         _pass_means(logits, passes, average)
-        for logits in _blocks_of_passes(network, dropouts, feed, where, passes, batch_size, seed)
+        for logits in _blocks_of_passes(network, dropouts, feed, where, passes, batch_size, seed, progress)
     ]
     network.eval()
     averaged, whole, information = (torch.cat(parts) for parts in zip(*blocks, strict=True))
@@ -260,6 +281,7 @@ def _blocks_of_passes(
     passes: int,
     batch_size: int | None,
     seed: int,
+    progress: Progress,
 ) -> Iterator[Iterator[Tensor]]:
     """Logits of every pass, of some samples after the other.
 
@@ -281,6 +303,7 @@ def _blocks_of_passes(
             with where.seeded(seed + 1_000_003 * (number + 1) + first, deterministic=False):
                 views = head_inputs or (_views(inputs, feed) for inputs, _ in feed.batches(block))
                 logits = torch.cat([_mean_logits(model, each, where) for each in views])
+            progress.step(len(logits))
             yield logits.double()
 
     yield from map(passes_of, range(0, len(batches), together))

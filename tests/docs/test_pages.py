@@ -171,3 +171,24 @@ def test_the_architecture_names_the_function_of_every_verb():
         "list",
     }
     assert all("`confide." in called for _, called in rows)
+
+
+RESULTS = ROOT / "benchmarks" / "results"
+FIGURE = re.compile(r"(?<![\w.,])(\d*\.\d+|\d+(?= ?(?:%|points)))(?![\w.]) ?(%|points|GB|ms)?")
+SCALES = {"%": (1, 100), "points": (1, 100), "GB": (1, 1e-3), "ms": (1, 1e3, 1e-3)}
+"""What a page may have done to a number of the results to give it this unit."""
+GUARDED = [page for page in PAGES if "benchmarks/results" in page.read_text(encoding="utf-8")]
+
+
+@pytest.mark.parametrize("page", GUARDED, ids=lambda page: page.name)
+def test_a_figure_beside_a_link_to_results_stands_there(page):
+    text = page.read_text(encoding="utf-8")
+    typed = re.sub(r"<!-- made by.*?<!-- /made -->|^```.*?^```$", "", text, flags=re.S | re.M)
+    for paragraph in re.split(r"\n\s*\n|\n(?=[|*-])", typed):
+        pages = [RESULTS / name for name in re.findall(r"benchmarks/results/([\w/]+\.md)", paragraph)]
+        numbers = re.findall(r"\.?\d[\d,]*(?:\.\d+)?(?:e-?\d+)?", "\n".join(map(Path.read_text, pages)))
+        there = [float(number.rstrip(",").replace(",", "")) for number in numbers]
+        for figure, unit in FIGURE.findall(re.sub(r"\]\([^()]*\)|`[^`]*`", "", paragraph)) if pages else ():
+            half = 0.5000001 * 10.0 ** -len(figure.partition(".")[2])
+            near = any(abs(n * scale - float(figure)) <= half for n in there for scale in SCALES.get(unit, (1,)))
+            assert near, f"{figure} {unit} is not in {', '.join(p.name for p in pages)}"
