@@ -1,7 +1,7 @@
 """CPU time and memory of an evaluation by sketch, of rows that are made on the fly, 10 classes each.
 
 With --engine two workers share the rows: each makes and counts parts of 2 million and writes their sketches, which are
-merged here. With --kill the first rows are counted once more, and a worker is killed in the middle of that.
+merged here. With --kill the last rows are counted once more, and a worker is killed in the middle of that.
 
 python -m benchmarks.sketch_scale --rows 1000000 10000000 --out benchmarks/results/sketch.md
 python -m benchmarks.sketch_scale --rows 20000000 100000000 --engine ray --kill --parts FOLDER \\
@@ -139,12 +139,12 @@ def write_shared(args: argparse.Namespace) -> None:
         lines.append(found[-1].line)
         print(lines[-1], flush=True)
     if args.kill:
-        killed = shared_rows(args.rows[0], args.seed, args.engine, args.workers, parts / "killed", kill=True)
-        first, second = (json.dumps(own.evaluation.to_dict(), default=str) for own in (found[0], killed))
+        killed = shared_rows(rows, args.seed, args.engine, args.workers, parts / "killed", kill=True)
+        first, second = (json.dumps(own.evaluation.to_dict(), default=str) for own in (found[-1], killed))
         same = first == second
         lines += [
             "",
-            f"The first row again, one worker killed when half of its parts were there: {killed.processes} processes "
+            f"The last row again, one worker killed when half of its parts were there: {killed.processes} processes "
             f"wrote parts, and every number of the evaluation is {'the same' if same else 'NOT THE SAME'}.",
             "",
             killed.line,
