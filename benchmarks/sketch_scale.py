@@ -1,10 +1,11 @@
 """CPU time and memory of an evaluation by sketch, of rows that are made on the fly, 10 classes each.
 
 With --engine two workers share the rows: each makes and counts parts of 2 million and writes their sketches, which are
-merged here.
+merged here. With --kill the last rows are counted once more, and a worker is killed in the middle of that.
 
 python -m benchmarks.sketch_scale --rows 1000000 10000000 --out benchmarks/results/sketch.md
-python -m benchmarks.sketch_scale --rows 100000000 --engine ray --parts FOLDER --out benchmarks/results/sketch_ray.md
+python -m benchmarks.sketch_scale --rows 20000000 100000000 --engine ray --kill --parts FOLDER \\
+    --out benchmarks/results/sketch_ray.md
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ import json
 import os
 import platform
 import resource
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -65,14 +68,33 @@ def count_part(part: MadePart) -> None:
     Path(part.target + ".json").write_text(json.dumps(spent), encoding="utf-8")
 
 
-def shared_rows(rows: int, seed: int, engine: str, workers: int, folder: Path) -> str:
-    """A row of the table of workers."""
+@dataclass(frozen=True)
+class Shared:
+    """What workers shared: the row of the table, the evaluation, CPU seconds of a row, and how many processes."""
+
+    line: str
+    evaluation: confide.Evaluation
+    seconds: float
+    processes: int
+
+
+def kill_one(folder: Path, parts: int) -> None:
+    """Kill the worker that wrote the part with which half of them are there."""
+    while len(written := sorted(folder.glob("*.json"), key=os.path.getmtime)) < max(parts // 2, 1):
+        time.sleep(0.05)
+    os.kill(json.loads(written[-1].read_text(encoding="utf-8"))["process"], signal.SIGKILL)
+
+
+def shared_rows(rows: int, seed: int, engine: str, workers: int, folder: Path, *, kill: bool = False) -> Shared:
+    """Rows that workers share; with `kill` one of them dies meanwhile."""
     folder.mkdir(parents=True, exist_ok=True)
     starts = range(0, rows, PART)
     parts = [
         MadePart(k, min(PART, rows - first), seed, str(folder.resolve() / f"{seed}-{k}.npz"))
         for k, first in enumerate(starts)
     ]
+    if kill:
+        threading.Thread(target=kill_one, args=(folder, len(parts)), daemon=True).start()
     wall = time.perf_counter()
     scale.map_items(count_part, parts, engine=engine, workers=workers, what="make and count")
     wall = time.perf_counter() - wall
@@ -87,12 +109,13 @@ def shared_rows(rows: int, seed: int, engine: str, workers: int, folder: Path) -
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     notes = {m.metric: m.note for m in evaluation.measurements if m.note}
     worst = max(float(note.split("within ")[1].split(" ")[0]) for note in notes.values())
-    processes = len({own["process"] for own in spent})
-    return (
-        f"| {sketch.rows:,} | {len(parts)} | {processes} | {sum(own['seconds'] for own in spent):.0f} | {wall:.0f} | "
+    processes, counted = len({own["process"] for own in spent}), sum(own["seconds"] for own in spent)
+    line = (
+        f"| {sketch.rows:,} | {len(parts)} | {processes} | {counted:.0f} | {wall:.0f} | "
         f"{merged:.1f} | {evaluated:.1f} | {max(own['memory'] for own in spent):.0f} | {before:.0f} | {memory:.0f} | "
         f"{worst:.1e} | {evaluation.value('ece'):.5f} |"
     )
+    return Shared(line, evaluation, counted / rows, processes)
 
 
 def write_shared(args: argparse.Namespace) -> None:
@@ -101,25 +124,43 @@ def write_shared(args: argparse.Namespace) -> None:
         "# Evaluation by sketch, rows shared by workers",
         "",
         f"Rows of {CLASSES} classes made on the fly in parts of {PART:,} by {args.workers} workers of engine "
-        f"'{args.engine}' on one machine of two cores that had other work at the same time: the wall time is that of a "
-        "busy machine. CPU seconds to make and count, wall seconds of that (0 where parts were there from an earlier "
-        "call), CPU seconds to merge the sketches and to evaluate (values, intervals, tests, curves); MB of memory of "
-        "a worker at most, of the merging process before and at most; the largest bound that a ranking's note tells; "
-        "ECE.",
+        f"'{args.engine}'. CPU seconds to make and count, wall seconds of that (without parts that were there from the "
+        "row above), CPU seconds to merge the sketches and to evaluate (values, intervals, tests, curves); MB of "
+        "memory of a worker at most, of the merging process before and at most; the largest bound that a ranking's "
+        "note tells; ECE.",
         "",
         "| rows | parts | processes | make and count, s | wall, s | merge, s | evaluate, s | MB of a worker | "
         "MB before | MB at most | rankings within | ECE |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
+    parts, found = Path(args.parts), []
     for rows in args.rows:
-        lines.append(shared_rows(rows, args.seed, args.engine, args.workers, Path(args.parts)))
+        found.append(shared_rows(rows, args.seed, args.engine, args.workers, parts / "whole"))
+        lines.append(found[-1].line)
         print(lines[-1], flush=True)
+    if args.kill:
+        killed = shared_rows(rows, args.seed, args.engine, args.workers, parts / "killed", kill=True)
+        first, second = (json.dumps(own.evaluation.to_dict(), default=str) for own in (found[-1], killed))
+        same = first == second
+        lines += [
+            "",
+            f"The last row again, one worker killed when half of its parts were there: {killed.processes} processes "
+            f"wrote parts, and every number of the evaluation is {'the same' if same else 'NOT THE SAME'}.",
+            "",
+            killed.line,
+        ]
+        print(lines[-3], lines[-1], sep="\n", flush=True)
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-    rows_text = " ".join(map(str, args.rows))
+    hours, each = found[-1].seconds * 1e10 / 3600, found[-1].seconds * 1e6
     lines += [
         "",
-        f"`python -m benchmarks.sketch_scale --rows {rows_text} --seed {args.seed} --engine {args.engine} "
-        f"--workers {args.workers} --parts FOLDER`, commit {commit}, {platform.processor() or platform.machine()}.",
+        f"`python -m benchmarks.sketch_scale --rows {' '.join(map(str, args.rows))} --seed {args.seed} "
+        f"--engine {args.engine} --workers {args.workers}{' --kill' * args.kill} --parts FOLDER`, commit {commit}, "
+        f"{args.machine}.",
+        "",
+        f"10 billion rows at this rate ({each:.2f} microseconds of CPU a row, made and counted) are {hours:.1f} hours "
+        f"of CPU, {60 * hours / 16:.0f} minutes on 16 workers; the memory of each worker stays as it is. That was not "
+        "run.",
     ]
     Path(args.out).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
@@ -165,6 +206,9 @@ def main() -> None:
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--engine", choices=("local", "ray"), help="share the rows among workers")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--kill", action="store_true", help="with --engine: once more, with a worker that is killed")
+    machine = platform.processor() or platform.machine()
+    parser.add_argument("--machine", default=machine, help="its words on the page")
     parser.add_argument("--parts", default="sketch-parts", help="with --engine: a folder for the sketches of parts")
     args = parser.parse_args()
     if args.engine:

@@ -140,6 +140,8 @@ def _choice_row(values: Any, question: int) -> Floats:
 
 # Confidence in words.
 
+CONFIDENCE = "confidence"
+"""What follows this word is the confidence that a text states."""
 NUMBER = r"(?<![\d.])(\d+(?:\.\d+)?|\.\d+)"
 PERCENT = re.compile(NUMBER + r"(?:\s*%?\s*(?:-|–|to)\s*(\d+(?:\.\d+)?))?\s*(?:%|per\s?cent\b)")
 RATIO = re.compile(NUMBER + r"\s*(?:/|out of)\s*(\d+(?:\.\d+)?)(?![\d.])")
@@ -181,7 +183,7 @@ def parse_confidence(
         [0.85, 0.875, 0.8, None, None]
     """
     folded = unicodedata.normalize("NFKC", text).casefold()
-    folded = folded.rpartition("confidence")[2] or folded
+    folded = folded.rpartition(CONFIDENCE)[2] or folded
     phrases = {**PHRASES, **{word.casefold(): value for word, value in (words or {}).items()}}
     finders: tuple[Callable[[], list[float]], ...] = (
         lambda: [float(phrases[p]) for p in ("50-50", "50/50") if p in folded],
@@ -420,7 +422,8 @@ def from_lm_eval(
     """Predictions from `samples_*.jsonl` of lm-evaluation-harness (`--log_samples`), a file or a folder of them.
 
     Multiple choice tasks give a record of classes from their log-probabilities. Of generated answers, several samples a
-    question give agreement, one gives the confidence that it states in words; `metric` says which were right.
+    question give agreement, one gives the confidence that it states behind the word "confidence" (other numbers in it
+    may be the answer); `metric` says which were right.
 
     Args:
         path: of the file, or of a folder: then every file is a topic, unless `topic` names one.
@@ -513,7 +516,14 @@ def _lm_eval_predictions(
     if all(len(own) > 1 for own in texts):
         answers = [_first_text(line["filtered_resps"][0]) for line in lines]
         return agreement(texts, answers=answers, correct=right, **common)
-    return verbalised([own[0] for own in texts], right, unparsed=unparsed, **common)
+    # A number without that word may be the answer itself: "42" is no confidence of 42 %.
+    stated = [own[0] if CONFIDENCE in own[0].casefold() else "" for own in texts]
+    if not any(stated):
+        raise InputError(
+            f"answers of {path} must state a confidence behind the word '{CONFIDENCE}', or have several samples a "
+            f"question, got '{printable(texts[0][0])[:60]}'; ask the model for it, or set repeats: of the task"
+        )
+    return verbalised(stated, right, unparsed=unparsed, **common)
 
 
 def _document(record: JsonObject) -> JsonObject:
@@ -600,6 +610,10 @@ def _judged(value: Any, metric: str, number: int) -> bool:
     return bool(value)
 
 
+NO_CONFIDENCE = re.compile(r"entropy_values?(_|$)|^num_\w+_sets?$")
+"""Columns of uqlm that are high for unsure answers: entropies and numbers of meanings."""
+
+
 def from_uqlm(
     path: str | Path,
     score: str,
@@ -613,7 +627,8 @@ def from_uqlm(
 
     Args:
         path: of the table, with the column `response`.
-        score: the column of the score, such as `noncontradiction`; uqlm's scores lie in [0, 1], high = sure.
+        score: the column of the score, such as `noncontradiction`; uqlm's scores lie in [0, 1], high = sure. Its
+            entropies and numbers of sets are no scores.
         correct: the column that says whether the response was right (0 or 1), which you add.
         references: instead of that, the column of right answers; equal to the response once `normalised` is right.
         topic: the column of topics.
@@ -623,7 +638,7 @@ def from_uqlm(
         A record of confidence and correctness, with the other columns of one value a row.
 
     Raises:
-        InputError: a column is not there, or a score lies outside [0, 1].
+        InputError: a column is not there, is high for unsure answers, or has values outside [0, 1].
 
     Example:
         >>> from pathlib import Path
@@ -648,6 +663,11 @@ def _uqlm_predictions(
 ) -> Predictions:
     used = {"score": score, "correct": correct, "references": references, "topic": topic}
     _check_columns(columns, [name for name in used.values() if name is not None], path)
+    if NO_CONFIDENCE.search(score):
+        raise InputError(
+            f"'{score}' of {path} is high for unsure answers; name a score that is high for sure ones, such as "
+            "discrete_confidence_score or semantic_negentropy"
+        )
     right: Any = columns[correct] if correct is not None else None
     if references is not None:
         _check_columns(columns, ["response"], path)

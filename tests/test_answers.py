@@ -181,6 +181,19 @@ def test_of_several_filters_of_lm_evaluation_harness_one_is_named(tmp_path, monk
     assert len(answers.from_lm_eval(".", filter="strict-match")) == 3
 
 
+def test_a_number_in_an_answer_of_lm_evaluation_harness_is_no_confidence(tmp_path):
+    record = {"target": "42", "metrics": ["exact_match"], "exact_match": 1.0}
+    plain, sure = "She saves 25 % of it. #### 42", "She saves 25 % of it. #### 42. Confidence: 80 %"
+    rows = [record | {"doc_id": k, "resps": [[text]], "filtered_resps": ["42"]} for k, text in enumerate([plain, sure])]
+    lines(tmp_path / "samples_gsm8k.jsonl", *rows)
+    with pytest.warns(UserWarning, match="1 of 2 answers state no confidence"):
+        p = answers.from_lm_eval(tmp_path / "samples_gsm8k.jsonl")
+    assert (p.ids.tolist(), p.facts.confidence.tolist()) == (["gsm8k/1"], [0.8])
+    lines(tmp_path / "samples_gsm8k.jsonl", rows[0])
+    with pytest.raises(InputError, match="must state a confidence behind the word 'confidence', or have several"):
+        answers.from_lm_eval(tmp_path / "samples_gsm8k.jsonl", unparsed=0.5)
+
+
 class _Harm:
     def __reduce__(self):
         return print, ("this must never run",)
@@ -225,6 +238,19 @@ def test_the_command_writes_predictions_that_evaluate_reads(tmp_path, monkeypatc
     assert main(["evaluate", "s.parquet", "--metrics", "accuracy", "--out", "e"]) == 0
     assert main(["answers", "s.jsonl", *flags, "--metric", "acc", "--out", "s.parquet"]) == 1
     assert "takes no --metric" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["discrete_entropy_value", "entropy_values_whitebox", "num_semantic_set"])
+def test_what_uqlm_writes_high_for_unsure_answers_is_no_confidence(tmp_path, name):
+    (tmp_path / "u.csv").write_text(f"prompt,response,sampled_responses,{name}\nq,Paris,\"['Paris', 'Rome']\",0.2\n")
+    with pytest.raises(InputError, match=f"'{name}' of .* is high for unsure answers; name a score"):
+        answers.from_uqlm(tmp_path / "u.csv", name)
+
+
+@pytest.mark.parametrize("name", ["discrete_confidence_score", "semantic_negentropy", "mean_token_negentropy"])
+def test_scores_as_uqlm_names_them_in_its_table_are_read(tmp_path, name):
+    (tmp_path / "u.csv").write_text(f"prompt,response,sampled_responses,{name}\nq,Paris,\"['Paris', 'Rome']\",0.2\n")
+    assert answers.from_uqlm(tmp_path / "u.csv", name).facts.confidence.tolist() == [0.2]
 
 
 def test_answers_judged_by_anything_but_0_and_1_are_refused():

@@ -27,7 +27,7 @@ from confide.monitor.estimates import COLUMNS, AccuracyEstimate, Drift, WatchBat
 from confide.numerics.binomial import clopper_pearson
 from confide.predictions import Predictions
 from confide.results import LEVEL, OperatingPoint
-from confide.types import ClassIndices, Flags, Floats, JsonObject
+from confide.types import ClassIndices, Flags, Floats, Indices, JsonObject
 
 SAMPLING = (
     "The alarms hold if the labelled samples are a random draw of those predicted, or carry weights (1 / how likely "
@@ -323,16 +323,17 @@ class Monitor:
         with appending(self.file) as lines:
             self._read(lines)
             new = self._new_of(ids, batch)
-            if not new:
+            if not len(new):
                 self._take_labels(lines, ids, labels, None)
                 return self._report(self.state.batches.index(self.state.batch_at(self.state.places[ids[0]])))
-            own: JsonObject = {"ids": [ids[k] for k in new], "confidence": batch.confidence[new].tolist()}
+            names = ids if len(new) == len(ids) else [ids[k] for k in new.tolist()]
+            own: JsonObject = {"ids": names, "confidence": batch.confidence[new]}
             if batch.classes is not None:
                 own["classes"] = batch.classes[new].tolist()
             for column in COLUMNS:
                 values = getattr(batch, column)
                 if values is not None:
-                    own[column] = values[new].tolist()
+                    own[column] = values[new]
             own["accepted"] = accepted[new].astype(int).tolist()
             label = name or f"batch {len(self.state.batches) + 1}"
             self._write(lines, {"predictions": own, "name": label, "time": _now()})
@@ -429,9 +430,11 @@ class Monitor:
             raise InputError(f"the label of sample '{sample}' must be a class from 0 to {most}, got {label!r}")
         return index
 
-    def _new_of(self, ids: Sequence[str], batch: WatchBatch) -> list[int]:
-        """Which samples have not come before; those that have must have come with the same prediction."""
+    def _new_of(self, ids: Sequence[str], batch: WatchBatch) -> Indices:
+        """Places of samples that have not come before; those that have must have come with the same prediction."""
         places = self.state.places
+        if places.keys().isdisjoint(ids):
+            return np.arange(len(ids))
         for k, name in enumerate(ids):
             if name not in places:
                 continue
@@ -444,7 +447,7 @@ class Monitor:
                     f"sample '{name}' came before with another prediction; an id must be one sample for the whole "
                     "watch: give ids that do not start again with every batch"
                 )
-        return [k for k, name in enumerate(ids) if name not in places]
+        return np.array([k for k, name in enumerate(ids) if name not in places], dtype=np.intp)
 
     # The file.
 
@@ -478,7 +481,7 @@ class Monitor:
             self._offset += len(line)
 
     def _write(self, lines: Any, record: JsonObject) -> None:
-        line = json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        line = _json(record).encode() + b"\n"
         lines.write(line)
         lines.flush()
         if self._state is None:
@@ -537,6 +540,19 @@ class Monitor:
     def alarmed(self) -> bool:
         """Whether any alarm was raised."""
         return any(alarm.raised_at is not None for alarm in self.alarms)
+
+
+def _json(value: Any) -> str:
+    """A value as JSON; arrays of finite numbers by Arrow, which writes the digits of a float in a sixth of the time."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{json.dumps(name)}:{_json(own)}" for name, own in value.items()) + "}"
+    if isinstance(value, np.ndarray):
+        import pyarrow as pa
+        from pyarrow import compute
+
+        texts, comma = pa.array(value, pa.float64()).cast(pa.large_string()), pa.scalar(",", pa.large_string())
+        return f"[{compute.binary_join(pa.LargeListArray.from_arrays([0, len(texts)], texts), comma)[0].as_py()}]"
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _alarm(promise: str, wealth: Wealth) -> Alarm:

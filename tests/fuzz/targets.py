@@ -223,8 +223,8 @@ GENERATED = [
         "doc_id": k,
         "doc": {"subject": "a", "question": "b"},
         "target": "Paris",
-        "resps": [["Paris, 90 %"]],
-        "filtered_resps": ["Paris, 90 %"],
+        "resps": [["Paris, confidence 90 %"]],
+        "filtered_resps": ["Paris"],
         "metrics": ["exact_match"],
         "exact_match": float(k % 2),
     }

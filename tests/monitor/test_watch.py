@@ -48,6 +48,20 @@ def test_a_watch_is_rebuilt_from_its_file_alone(watch):
     assert again.reference == watch.reference
 
 
+def test_every_digit_of_a_batch_is_in_the_file(tmp_path):
+    confidence = np.array([0.0, 1.0, 1 / 3, 5e-324, 1e-9, 0.1 + 0.2, np.nextafter(1, 0)])
+    difficulty = np.array([-0.0, 1e30, -1e-30, 7, 2**24 + 1, 0.1, -3], dtype=np.float32)
+    reference = confide.Predictions.from_pairs(np.arange(7) % 2, confidence).with_column("difficulty", difficulty)
+    watch = Monitor(reference, file=tmp_path / "watch.jsonl")
+    watch.update(confide.Predictions.from_pairs(None, confidence).with_column("difficulty", difficulty))
+    own = json.loads(watch.file.read_text().splitlines()[1])["predictions"]
+    assert own["confidence"] == confidence.tolist()
+    assert own["difficulty"] == difficulty.astype(float).tolist()
+    for batch in (watch.state.batches[0].batch, Monitor(file=watch.file).state.batches[0].batch):
+        assert batch.confidence.tolist() == confidence.tolist()
+        assert batch.difficulty.tolist() == difficulty.astype(float).tolist()
+
+
 def test_labels_may_come_before_their_predictions(watch, tmp_path):
     week, labels = drawn(300, 1000)
     watch.labels(week.ids[:200], labels[:200])
