@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import platform
 import subprocess
 import time
 from collections.abc import Iterator
@@ -29,6 +28,7 @@ import numpy as np
 from benchmarks.label_errors.compare import NOISE
 from confide import Features, Predictions, difficulty, features, load_dataset
 
+HARDWARE = "two cores of an AMD EPYC"
 PLANTED = (0.0, 0.02, 0.05, 0.2)
 FILES = {
     "lite0": "CIFAR-10, EfficientNet-Lite0",
@@ -196,8 +196,8 @@ def page(outcomes: list[Outcome], seeds: range, command: str) -> str:
     lines = [
         "# Labels called wrong: how many are right after all",
         "",
-        f"`difficulty.verdicts` as it comes (`max_fdr=0.2`); {platform.machine()} CPU, commit {commit}; planted errors",
-        f"with seeds {seeds[0]} to {seeds[-1]}, all draws of a row together; simulations at three distances.",
+        f"`difficulty.verdicts` as it comes (`max_fdr=0.2`); {HARDWARE}, one thread, commit {commit};",
+        f"planted errors with seeds {seeds[0]} to {seeds[-1]}, all draws of a row together; simulations at three distances.",
         "",
         f"    {command}",
         "",
@@ -220,6 +220,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seeds", type=int, default=3, help="draws of planted errors (default: 3)")
+    parser.add_argument("--first-seed", type=int, default=100, help="of the draws (default: 100)")
     parser.add_argument(
         "--only", default="", help="rows of the table that begin so, such as 'CIFAR-10, pixels, 4,096, planted'"
     )
@@ -227,8 +228,10 @@ def main() -> None:
     parser.add_argument("--outcomes", type=Path, help="a file that keeps outcomes of several runs for one page")
     parser.add_argument("-o", "--out", type=Path, default=Path("benchmarks/results/label_verdicts.md"))
     args = parser.parse_args()
-    seeds = range(100, 100 + args.seeds)
+    seeds = range(args.first_seed, args.first_seed + args.seeds)
     command = f"python -m benchmarks.label_errors.verdicts FOLDER --seeds {args.seeds}"
+    if args.first_seed != 100:
+        command += f" --first-seed {args.first_seed}"
     outcomes = measured(args.folder, seeds, args.only, args.jobs)
     if args.outcomes:
         with args.outcomes.open("a", encoding="utf-8") as file:

@@ -12,10 +12,9 @@ from confide.difficulty.label_errors import (
     AMBIGUOUS,
     ATYPICAL,
     BINS,
-    FEW_SUSPECTS,
     FINENESS,
+    LEAD_GROUPS,
     OUTLIER,
-    PAIR_GROUPS,
     TAIL_POWERS,
     _FloorFit,
     _listed,
@@ -432,11 +431,11 @@ def test_pictures_of_any_layout_have_their_colours_first():
 
 
 def counted(part, groups, size=60):
-    """Suspects of a tail above a floor of .03: near their class (part 0) or not, by groups of pairs."""
+    """Suspects of a tail above a floor of .03: near their class (part 0) or not, dealt to groups of samples."""
     draw, bins = np.random.default_rng(0), np.arange(60)
     pairs = np.round(size * np.exp(-bins / 25)).astype(np.int64)
     labels = draw.binomial(pairs, 0.03 + 0.3 * np.exp(-0.5 * bins))
-    found = _PairCounts(np.zeros((2, 2)), np.zeros(4))
+    found = _PairCounts(np.zeros(4), np.zeros(4))
     for group in range(groups):
         found.counts[part, group, :60] = pairs // groups + (group < pairs % groups)
     margin = np.repeat(np.expm1((bins + 0.5) / FINENESS), labels)
@@ -445,20 +444,43 @@ def counted(part, groups, size=60):
     return found, _Suspects(rows, rows % groups, np.full(len(margin), part == 0), margin)
 
 
-@pytest.mark.parametrize(("size", "groups"), [(60, 1), (60, 3), (200, 1), (200, 3)])
-def test_a_few_suspects_share_one_tail_and_those_far_from_their_class_the_law_of_the_others(size, groups):
-    near, far = (counted(part, groups, size) for part in (0, 1))
+@pytest.mark.parametrize("groups", [1, 3])
+def test_groups_alike_share_one_tail_and_those_far_from_their_class_the_law_of_the_others(groups):
+    near, far = (counted(part, groups) for part in (0, 1))
     n = 20 * len(near[1].rows)
-    chances, deviations, images = near[0].false_chances(np.zeros(n), near[1], replace(near[1]))
+    chances, deviations, tails, images = near[0].false_chances(np.zeros(n), near[1], replace(near[1]))
     assert 0.4 < chances[near[1].rows].mean() < 0.6
     assert (deviations[near[1].rows] > 0).all()
+    assert set(tails[near[1].rows]) == {0}
     np.testing.assert_array_equal(images, chances)  # each takes itself for its mirror image
     others = far[0].false_chances(np.zeros(n), far[1], replace(far[1]))
-    for mine, own in zip(others, (chances, deviations, images), strict=True):
+    for mine, own in zip(others, (chances, deviations, tails, images), strict=True):
         np.testing.assert_array_equal(mine, own)
-    if len(near[1].rows) < FEW_SUSPECTS:
-        alone = counted(0, 1, size)
-        np.testing.assert_array_equal(alone[0].false_chances(np.zeros(n), alone[1], None)[0], chances)
+    alone = counted(0, 1)
+    np.testing.assert_array_equal(alone[0].false_chances(np.zeros(n), alone[1], None)[0], chances)
+
+
+def test_groups_whose_right_labels_differ_have_tails_of_their_own():
+    draw, bins = np.random.default_rng(0), np.arange(60)
+    pairs = np.round(400 * np.exp(-bins / 25)).astype(np.int64)
+    found, margins, groups = _PairCounts(np.zeros(4), np.zeros(4)), [], []
+    for group, slope in enumerate((0.05, 0.5, 0.5)):  # few classes in the lead: right labels at large odds too
+        labels = draw.binomial(pairs, 0.01 + 0.2 * np.exp(-slope * bins))
+        found.counts[0, group, :60] = pairs
+        margins.append(np.repeat(np.expm1((bins + 0.5) / FINENESS), labels))
+        groups.append(np.full(labels.sum(), group))
+    margin, group = np.concatenate(margins), np.concatenate(groups)
+    rows, n = np.arange(len(margin)), 20 * len(margin)
+    found.disagreeing = len(rows)
+    suspects = _Suspects(rows, group, np.full(len(rows), True), margin)
+    chances, _, tails, _ = found.false_chances(np.zeros(n), suspects, None)
+    np.testing.assert_array_equal(tails[rows], group)
+    assert (tails[len(rows) :] == -1).all()
+    far = margin > np.expm1(30 / FINENESS)
+    for own, slope in enumerate((0.05, 0.5, 0.5)):
+        chosen = far & (group == own)
+        right = 0.2 * np.exp(-slope * FINENESS * np.log1p(margin[chosen]))
+        assert chances[rows][chosen].mean() == pytest.approx((right / (right + 0.01)).mean(), abs=0.15)
 
 
 def test_features_that_miss_most_labels_have_no_word_against_one():
@@ -471,24 +493,25 @@ def test_features_that_miss_most_labels_have_no_word_against_one():
 
 def test_pairs_are_counted_by_group_margin_and_distance_of_every_usable_sample():
     draw = np.random.default_rng(0)
-    margins, deviation = draw.random((4, 4)) + 0.1, draw.choice([-1.0, 0.0, 0.1, ATYPICAL, ATYPICAL + 0.1], 50)
+    lead, deviation = draw.random(50), draw.choice([-1.0, 0.0, 0.1, ATYPICAL, ATYPICAL + 0.1], 50)
     table, labels = np.log(draw.dirichlet(np.full(4, 0.1), 50)), draw.integers(0, 4, 50)
-    found = _PairCounts(margins, deviation)
+    found = _PairCounts(lead, deviation)
     for rows in (slice(0, 20), slice(20, 50)):
         found.add(torch.from_numpy(table[rows]), labels[rows])
-    cuts = np.quantile(margins, np.arange(1, PAIR_GROUPS) / PAIR_GROUPS)
+    cuts = np.quantile(lead, np.arange(1, LEAD_GROUPS) / LEAD_GROUPS)
     expected = np.zeros_like(found.counts)
     for row in np.flatnonzero(deviation <= ATYPICAL):
         top = table[row].argmax()
         for other in set(range(4)) - {top}:
             place = min(int(FINENESS * np.log1p(table[row, top] - table[row, other])), BINS - 1)
-            expected[int(deviation[row] > 0), int((margins[top, other] > cuts).sum()), place] += 1
+            expected[int(deviation[row] > 0), int((lead[row] > cuts).sum()), place] += 1
     np.testing.assert_array_equal(found.counts, expected)
     assert found.disagreeing == (table.argmax(axis=1) != labels).sum()
-    suspects = found.suspects(labels, np.arange(50.0), table.argmax(axis=1), deviation)
+    suspects = found.suspects(table.argmax(axis=1) != labels, np.arange(50.0), lead, deviation)
     rows = np.flatnonzero((table.argmax(axis=1) != labels) & (deviation <= ATYPICAL))
     assert suspects.rows.tolist() == suspects.margin.astype(int).tolist() == rows.tolist()
     assert suspects.typical.tolist() == (deviation[rows] <= 0).tolist()
+    assert suspects.group.tolist() == (lead[rows, None] > cuts).sum(axis=1).tolist()
 
 
 def test_hard_are_the_scores_above_the_quantile_itself(noisy):
@@ -507,12 +530,12 @@ def test_hard_are_the_scores_above_the_quantile_itself(noisy):
 @pytest.mark.parametrize("floor", [0.0, 0.05, 0.4])
 def test_slope_and_information_of_a_tail_are_those_of_its_likelihood(floor):
     pairs = np.round(300 * np.exp(-np.arange(60) / 25)).astype(np.int64)
-    tail, at, power = _TailFits(pairs, np.arange(60) % 7), np.array([-1.2, -1.0]), 0.6
+    tail, at, power = _TailFits(pairs, np.arange(60) % 7, flat=True), np.array([-1.2, -1.0, 0.01]), 0.6
     # Of labels that are as frequent as they should be, the curvature is the information.
-    rate = floor + (1 - floor) * _right(at, tail.margin, tail.margin**power)
-    expected = _TailFits(pairs, np.zeros(60, dtype=np.int64))
+    rate = floor + (1 - floor) * _right(at, tail.margin, power)
+    expected = _TailFits(pairs, np.zeros(60, dtype=np.int64), flat=True)
     expected.labels, expected.others = pairs * rate, pairs * (1 - rate)
-    for place, step in enumerate(np.eye(2) * 1e-5):
+    for place, step in enumerate(np.eye(3) * 1e-5):
         above, below = (tail._terms(at + sign * step, floor, power)[0] for sign in (1, -1))
         assert tail._terms(at, floor, power)[1][place] == pytest.approx((above - below) / 2e-5, rel=1e-5)
         above, below = (expected._terms(at + sign * step, floor, power)[1] for sign in (1, -1))
