@@ -97,9 +97,12 @@ class Facts:
 
         Confidences that float64 cannot tell apart stay equal: below 2e-9 the doubt is a multiple of 2^-53.
         """
-        sure = self.sureness()
-        kind = np.float64 if self.doubt is None or self.doubt.dtype == torch.float64 else np.float32
-        return np.subtract(1.0, sure, out=sure).astype(kind, copy=False) if kind == np.float32 else 1.0 - sure
+        narrow = self.doubt is not None and self.doubt.dtype != torch.float64
+        unsure = np.empty(len(self.confidence), dtype=np.float32 if narrow else np.float64)
+        for first in range(0, len(unsure), CACHED):
+            part = slice(first, first + CACHED)
+            np.subtract(1.0, self.sureness(part), out=unsure[part], casting="same_kind")
+        return unsure
 
     def take(self, rows: Tensor) -> Facts:
         """The facts of the chosen rows."""
@@ -181,10 +184,11 @@ class ClassCounter:
         return ClassCounter(self.num_classes, self.bins, self.closed, weights)
 
     def add_counted(self, other: ClassCounter) -> None:
-        """What a counter of further rows has seen of their probabilities."""
+        """What a counter of further rows has seen."""
         other._flush()
         self.rows += other.rows
-        for name in ("columns", "count", "confidence", "squares"):
+        self.all_squares += other.all_squares
+        for name in ("columns", "count", "confidence", "squares", "hits", "truth", "hit_squares"):
             getattr(self, name).__iadd__(getattr(other, name))
 
     def _keep(self, columns: NDArray[np.int64], probs: Floating, weights: Floats | None) -> None:
@@ -215,9 +219,10 @@ class ClassCounter:
     def _add_truth(self, p_true: Floating, labels: NDArray[np.int64], brier: Floating, own: Floats | None) -> None:
         cell = labels * self.bins + width_bin_of(p_true, self.bins, self.closed)
         size = len(self.hits)
-        self.hits += np.bincount(cell, own, minlength=size)
+        hits = np.bincount(cell, own, minlength=size)
+        self.hits += hits
         if own is None:
-            self.hit_squares = self.hits
+            self.hit_squares += hits
             self.truth += np.bincount(cell, p_true, minlength=size)
             # Brier is sum p^2 - 2 p_true + 1.
             self.all_squares += float(brier.sum(dtype=np.float64) + 2 * p_true.sum(dtype=np.float64)) - len(brier)
@@ -254,16 +259,24 @@ class ClassCounter:
 
 
 _FACT_NAMES = ("confidence", "entropy", "margin", "p_true", "nll", "brier", "max_logit", "energy", "doubt")
+SELDOM = ("margin", "max_logit")
+"""Facts that few metrics ask for; the others are the core."""
 
 
 def facts_of(
-    logits: Tensor, labels: Tensor | None, *, from_probs: bool = False, counter: ClassCounter | None = None
+    logits: Tensor,
+    labels: Tensor | None,
+    *,
+    from_probs: bool = False,
+    counter: ClassCounter | None = None,
+    core: bool = False,
 ) -> Facts:
     """All facts of logits (or probabilities) and, where known, labels, in their dtype but at least float32.
 
     Args:
         from_probs: the rows are probabilities; they are taken as they are, not normalised again.
         counter: filled on the way, so that class-wise calibration needs no second pass.
+        core: without those of `SELDOM`, on a CPU.
     """
     if logits.device.type != "cpu" and len(logits):
         return _facts_on_device(logits, labels, from_probs, counter)
@@ -271,9 +284,10 @@ def facts_of(
     values = np.ascontiguousarray(wide.cpu().numpy())
     truth = None if labels is None else labels.cpu().numpy()
     n, num_classes = values.shape
-    names = _FACT_NAMES if truth is not None else [name for name in _FACT_NAMES if name not in LABEL_FACTS]
+    names = [name for name in _FACT_NAMES if _known(name, labels) and not (core and name in SELDOM)]
     out = {name: np.empty(n, dtype=values.dtype) for name in names}
-    prediction = np.empty(n, dtype=np.int64)
+    prediction = np.empty(n, dtype=np.int32 if core else np.int64)
+    right = None if truth is None else np.empty(n, dtype=np.bool_)
     rows = min(max(n, 1), rows_in(CACHED_FLOAT64, num_classes))
     fill = _fill_from_probs if from_probs else _fill_from_logits
 
@@ -285,31 +299,33 @@ def facts_of(
             for start in range(part.start, part.stop, rows):
                 block = slice(start, min(start + rows, part.stop))
                 size = block.stop - start
-                prediction[block] = row_argmax(values[block])
+                prediction[block] = top = row_argmax(values[block])
                 view = {name: vector[block] for name, vector in out.items()}
                 ready, block_labels = weights[:size], None if truth is None else truth[block]
-                scale = fill(values[block], block_labels, prediction[block], view, shifted[:size], ready)
+                scale = fill(values[block], block_labels, top, view, shifted[:size], ready)
+                if right is not None:
+                    np.equal(top, block_labels, out=right[block])
                 if own is not None:
-                    own.add(ready, scale, view["confidence"], prediction[block], mask[:size])
+                    own.add(ready, scale, view["confidence"], top, mask[:size])
+            if own is not None and truth is not None:
+                own.add_truth(out["p_true"][part], truth[part], out["brier"][part])
         return own
 
     for counted in in_parts(work, n, num_classes, rows):
         if counter is not None and counted is not None and counted is not counter:
             counter.add_counted(counted)
-    if counter is not None and truth is not None:
-        counter.add_truth(out["p_true"], truth, out["brier"])
-    return _facts_from(
-        {k: torch.from_numpy(v) for k, v in out.items()}, torch.from_numpy(prediction), logits, labels, from_probs
-    )
+    vectors = {name: torch.from_numpy(vector) for name, vector in out.items()}
+    judged = None if right is None else torch.from_numpy(right)
+    return _facts_from(vectors, torch.from_numpy(prediction), judged, logits, from_probs)
 
 
 def _facts_from(
-    values: dict[str, Tensor], prediction: Tensor, outputs: Tensor, labels: Tensor | None, from_probs: bool
+    values: dict[str, Tensor], prediction: Tensor, right: Tensor | None, outputs: Tensor, from_probs: bool
 ) -> Facts:
     """The record of vectors by name, where all are finite."""
-    _check_finite_facts(values["entropy"] if labels is None else values["entropy"] + values["nll"], outputs, from_probs)
+    _check_finite_facts(values["entropy"] if right is None else values["entropy"] + values["nll"], outputs, from_probs)
     known = {name: vector for name, vector in values.items() if not (from_probs and name == "doubt")}
-    return Facts(predicted=prediction, right=None if labels is None else prediction == labels, **known)
+    return Facts(predicted=prediction, right=right, **known)
 
 
 @dataclass(frozen=True, eq=False)
@@ -331,7 +347,8 @@ def _facts_on_device(outputs: Tensor, labels: Tensor | None, from_probs: bool, c
         edges, closed = torch.from_numpy(width_edges(counter.bins)).to(outputs.device, kind), counter.closed
         weights = None if counter.weights is None else torch.from_numpy(counter.weights).to(outputs.device)
     device_pass = _device_pass(outputs, labels, from_probs, edges, weights, closed)
-    facts = _facts_from(device_pass.values, device_pass.prediction, outputs, labels, from_probs)
+    right = None if labels is None else device_pass.prediction == labels
+    facts = _facts_from(device_pass.values, device_pass.prediction, right, outputs, from_probs)
     if counter is not None:
         counter.add_sums(len(outputs), device_pass.columns, device_pass.cells)
         if labels is not None:
@@ -440,11 +457,12 @@ def _fill_from_logits(
         # A logit of minus infinity is a class ruled out: 0 * log 0 = 0.
         spread = np.where(np.isfinite(top), row_dot(weights, np.maximum(shifted, -1e4)), np.nan)
     log_scale = np.log1p(others)
-    out["max_logit"][:] = top
     np.add(top, log_scale, out=out["energy"])
     np.divide(1, scale, out=out["confidence"])
     np.divide(others, scale, out=out["doubt"])
-    np.divide(1 - row_max(weights), scale, out=out["margin"])
+    if "margin" in out:
+        out["max_logit"][:] = top
+        np.divide(1 - row_max(weights), scale, out=out["margin"])
     np.subtract(log_scale, spread / scale, out=out["entropy"])
     squares = (1 + row_dot(weights, weights)) / (scale * scale)
     flat[top_at] = 1
@@ -470,13 +488,13 @@ def _fill_from_probs(
     torch.log(torch.from_numpy(shifted), out=torch.from_numpy(shifted))
     np.copyto(weights, block)
     top = block[row, prediction]
-    weights[row, prediction] = -1
-    runner_up = row_max(weights)
-    weights[row, prediction] = top
     out["confidence"][:] = top
-    out["margin"][:] = top - runner_up
+    if "margin" in out:
+        weights[row, prediction] = -1
+        out["margin"][:] = top - row_max(weights)
+        weights[row, prediction] = top
+        out["max_logit"][:] = shifted[row, prediction]
     out["entropy"][:] = np.maximum(-row_dot(block, shifted), 0)
-    out["max_logit"][:] = shifted[row, prediction]
     out["energy"][:] = 0
     if labels is not None:
         at_label = block[row, labels]

@@ -16,7 +16,7 @@ from confide.block_sizes import CACHED_FLOAT64, rows_in
 from confide.metrics.calibration import Binned, Smoother
 from confide.metrics.intervals import unit_effect
 from confide.metrics.resampling import bernoulli_sums, null_from
-from confide.metrics.view import MetricSamples, View, score_values, sort_with_order
+from confide.metrics.view import MetricSamples, Sorted, View, score_values, sort_with_order
 from confide.numerics.binning import binned_error, binned_errors, mass_starts, width_edges
 from confide.numerics.binomial import wilson_interval
 from confide.random import generator
@@ -72,8 +72,8 @@ def reliability(view: View, binning: str, bins: int, bands: bool, seed: int, ori
 
 
 def _mass_edges(base: MetricSamples, bins: int) -> Floats:
-    rising = base.ordered("msp").values[::-1]
-    return np.asarray(rising[np.minimum(mass_starts(base.n, bins), base.n - 1)], dtype=np.float64)
+    places = base.n - 1 - np.minimum(mass_starts(base.n, bins), base.n - 1)  # from the most confident on
+    return np.asarray(base.ordered("msp").at(places), dtype=np.float64)
 
 
 DRAWS = 1000
@@ -157,7 +157,7 @@ def _grid_masses(view: View, bands: bool) -> tuple[Floats, float]:
         parts = (weights, weights * (sure - ~wrong), weights**2 * sure * (1 - sure))
         masses = np.array([np.bincount(place, part, minlength=SMOOTH_CELLS + 1) for part in parts])
         return masses, float(weights.sum()) ** 2 / float(weights @ weights)
-    starts = _cell_starts(base.ordered("msp").values[::-1])
+    starts = _cell_starts(base.ordered("msp"))
     at = base.n - np.concatenate(([0], starts, [base.n]))  # positions from the most confident on
     count, errors, confidence = view.sums_before(at)
     sums = [count, confidence - count + errors]
@@ -202,10 +202,11 @@ MANY_IN_CELLS = 1 << 15
 """Of more samples it takes longer to find the cell of each than where each cell begins."""
 
 
-def _cell_starts(rising: Floating) -> Indices:
-    """The first of the sorted values that lies above each edge between grid points, or on it."""
-    if len(rising) > MANY_IN_CELLS:
-        return np.searchsorted(rising, SMOOTH_EDGES)
+def _cell_starts(ordered: Sorted) -> Indices:
+    """The first of the rising confidences that lies above each edge between grid points, or on it."""
+    if len(ordered) > MANY_IN_CELLS:
+        return ordered.below(SMOOTH_EDGES, closed=False)
+    rising = ordered.values[::-1]
     place = np.multiply(rising, SMOOTH_CELLS, dtype=np.float64)
     cell = np.rint(place)
     place -= cell
@@ -242,14 +243,14 @@ def risk_coverage(view: View, score: Any, name: str, bands: bool, origin: Origin
     ranks, ordered = view.ranks(score), base.ordered(score)
     at = _spaced_ranks(base.n)
     if ordered.has_ties:
-        segment = np.searchsorted(ordered.ends, at)
-        at = np.unique(np.where(ordered.tied[segment], ordered.ends[segment], at))
+        segment = np.searchsorted(ordered.reached, at, side="right")
+        at = np.unique(np.where(ordered.tied[segment], ordered.reached[segment] - 1, at))
     accepted = at + 1.0
     if (weights := view.in_order(ordered)) is not None:
         accepted = np.cumsum(weights)[at]
-    errors = np.interp(accepted, np.append(0.0, ranks.accepted), np.append(0.0, ranks.errors))
+    errors = ranks.errors_at(accepted)
     risk = errors / accepted
-    columns = {"coverage": accepted / ranks.n, "risk": risk, "threshold": ordered.values[at]}
+    columns = {"coverage": accepted / ranks.n, "risk": risk, "threshold": ordered.at(at)}
     if bands:
         draws = _draws_accepted(view, score, at, risk)
         ends = [wilson_interval(*pair, Z) for pair in zip(risk.tolist(), draws.tolist(), strict=True)]
@@ -299,16 +300,14 @@ def _sums_before(unit: Indices, values: Floats) -> Floats:
 def histogram(view: View, score: Any, name: str | None, origin: Origin = NO_ORIGIN, bins: int = 20) -> Curve:
     """How many right and wrong samples have which confidence or score; bins are (low, high]."""
     ordered, ranks = view.base.ordered(score), view.ranks(score)
-    values = ordered.values
-    edges = width_edges(bins)
-    if name is not None and not (values[-1] >= 0 and values[0] <= 1):
-        high = values[0] if values[0] > values[-1] else values[-1] + 1
-        edges = np.linspace(values[-1], high, bins + 1)
-    below = np.searchsorted(values[::-1], edges[1:-1], side="right")
-    above = np.concatenate(([len(values)], len(values) - below, [0])).astype(np.float64)
+    edges, (largest, smallest) = width_edges(bins), ordered.at([0, -1])
+    if name is not None and not (smallest >= 0 and largest <= 1):
+        edges = np.linspace(smallest, largest if largest > smallest else smallest + 1, bins + 1)
+    below = ordered.below(edges[1:-1], closed=True)
+    above = np.concatenate(([len(ordered)], len(ordered) - below, [0])).astype(np.float64)
     if (weights := view.in_order(ordered)) is not None:
         above = np.append(0.0, np.cumsum(weights))[above.astype(np.intp)]
-    errors = np.interp(above, np.append(0.0, ranks.accepted), np.append(0.0, ranks.errors))
+    errors = ranks.errors_at(above)
     wrong = -np.diff(errors)
     right = -np.diff(above) - wrong
     columns = {"low": edges[:-1], "high": edges[1:], "right": right, "wrong": wrong}

@@ -51,11 +51,13 @@ class SampleGroups:
 
     kind: str
     names: tuple[str, ...]
-    index: NDArray[np.intp]
+    index: NDArray[np.integer[Any]]
 
     @property
     def sizes(self) -> NDArray[np.intp]:
-        return np.bincount(self.index, minlength=len(self.names))
+        parts = (self.index[k : k + MANY_SAMPLES] for k in range(0, len(self.index), MANY_SAMPLES))
+        counts = (np.bincount(part, minlength=len(self.names)) for part in parts)
+        return np.asarray(sum(counts, start=np.zeros(len(self.names), dtype=np.intp)))
 
     def label(self, group: int) -> str:
         """As it stands in a measurement: `class=Shirt`."""
@@ -64,11 +66,11 @@ class SampleGroups:
 
 def class_groups(predictions: Predictions, kind: str = "class") -> SampleGroups:
     """One group per class of the labels, or per predicted class; those without samples are left out later."""
-    index = predictions.labels if kind == "class" else predictions.facts.prediction
+    index = predictions.labels if kind == "class" else predictions.core_facts.prediction
     count = max(predictions.num_classes, int(index.max()) + 1)
     names = predictions.class_names or ()
     words = tuple(str(names[k]) if k < len(names) else str(k) for k in range(count))
-    return SampleGroups(kind, words, index.cpu().numpy().astype(np.intp, copy=False))
+    return SampleGroups(kind, words, index.cpu().numpy())
 
 
 def label_groups(predictions: Predictions) -> SampleGroups:
@@ -185,7 +187,7 @@ def _checked_column(name: str, values: Any, n: int) -> NDArray[Any]:
 
 def facts_for_means(predictions: Predictions) -> tuple[str, ...]:
     """Which of the means can be had from these predictions."""
-    return MEAN_FACTS if predictions.facts.nll is not None else MEAN_FACTS[:2]
+    return MEAN_FACTS if predictions.core_facts.nll is not None else MEAN_FACTS[:2]
 
 
 def per_sample(base: MetricSamples, word: str, rows: slice = slice(None)) -> Floats:
@@ -203,7 +205,7 @@ def group_rows(base: MetricSamples, grouping: SampleGroups, tag: ModelStage, how
     if design.weights is not None:
         squares_of_weights = np.bincount(index, design.weights**2, minlength=len(sizes))
         worth = total**2 / np.where(sizes > 0, squares_of_weights, 1.0)
-    slices = [slice(first, first + MANY_SAMPLES) for first in range(0, base.n, MANY_SAMPLES)]
+    slices = list(base.parts())
     rows: list[list[Measurement]] = [[] for _ in sizes]
     present = [(group, int(sizes[group]), grouping.label(group)) for group in np.flatnonzero(sizes).tolist()]
     for word in facts_for_means(base.predictions):
@@ -268,7 +270,7 @@ class ModelStage:
 
 def why_unavailable(method: Method[MetricSpec], predictions: Predictions) -> str:
     """Why a metric cannot be computed from these predictions; empty where it can."""
-    if method.spec.all_classes and predictions.facts.nll is None:
+    if method.spec.all_classes and predictions.core_facts.nll is None:
         return "needs all probabilities"
     outputs = predictions.outputs
     if method.spec.whole and isinstance(outputs, StreamedOutputs):
@@ -304,13 +306,18 @@ def measurements(
         note = note_of(request.method, request.options, view) if bounds else None
         return row_of(request, value, base.n, tag, bounds, chance, note=note)
 
+    # What reads all outputs of many samples comes first: it has threads of its own, and no ranks take memory yet.
+    first = [request.method.spec.whole and many for request in requests]
+    by_place = {place: measured(requests[place]) for place in np.flatnonzero(first).tolist()}
     if many:
-        # What metrics share is made first: two that asked at once would both make it.
+        # What metrics share is made before them: two that asked at once would both make it.
         scores = {
             base.key(score): score for score in ("msp", *(request.options.get("score", "msp") for request in requests))
         }
         in_threads(view.ranks, scores.values())
-    rows = in_threads(measured, requests, when=many)
+    others = [place for place in range(len(requests)) if place not in by_place]
+    by_place |= zip(others, in_threads(measured, (requests[place] for place in others), when=many), strict=True)
+    rows = [by_place[place] for place in range(len(requests))]
     for grouping in groups:
         rows += group_rows(base, grouping, tag, how)
     return rows
@@ -602,7 +609,7 @@ def ranking_scores(predictions: Predictions, score: Any, trust: Mapping[str, Any
     chosen: dict[str, AnyArray] = {}
     if score is None:
         chosen["msp"] = "msp"
-        if predictions.facts.entropy is not None:
+        if predictions.core_facts.entropy is not None:
             chosen["entropy"] = "entropy"
         if predictions.trust is not None:
             chosen["trust"] = "trust"

@@ -16,12 +16,12 @@ import torch
 
 from confide.block_sizes import SHARD_ROWS
 from confide.checks import InputError
-from confide.facts import ClassTable, FactsBuilder
+from confide.facts import SELDOM, ClassTable, FactsBuilder
 from confide.files import formats
 from confide.predictions import Predictions, predictions_from_columns
 from confide.progress import Progress
 
-OPTIONAL_SCORES = ("margin", "max_logit", "energy")
+OPTIONAL_SCORES = (*SELDOM, "energy")
 SHARD_ENDINGS = (*formats.TABLE_ENDINGS, ".csv.gz")
 
 
@@ -139,8 +139,9 @@ class StreamedPredictions:
             if shard.weights is not None:
                 table = table.scaled(float(shard.weights.mean()))
             self.table = table if self.table is None else self.table + table
-        predicted = shard.facts.prediction.to(torch.int32)
-        self.facts.add(replace(shard.facts, predicted=predicted, **self.dropped))  # type: ignore[arg-type]
+        facts = shard.core_facts if all(name in self.dropped for name in SELDOM) else shard.facts
+        predicted = facts.prediction.to(torch.int32)
+        self.facts.add(replace(facts, predicted=predicted, **self.dropped))  # type: ignore[arg-type]
         self.count += 1
         self.labels.append(shard.labels.cpu())
         for name in self.columns:

@@ -12,7 +12,7 @@ import numpy as np
 
 from confide.checks import check_choice, check_range
 from confide.metrics.base import Variant, calibration_metric
-from confide.metrics.influence import Folded, Influence, folded_mean
+from confide.metrics.influence import Folded, Influence, PartedInfluence, folded_mean
 from confide.metrics.resampling import bernoulli_sums
 from confide.metrics.view import MANY_SAMPLES, BinaryOutcomes, View
 from confide.numerics.binning import (
@@ -41,12 +41,13 @@ MOST_KEPT = 1 << 14
 class Binned:
     """Samples from the most confident on: their bin, confidence, hit or not, weight, and sums of these per bin.
 
+    `sure_of` gives the confidence of a slice, or of an array of positions: many are made where they are looked at.
     `unit` numbers what was drawn as one, where that is not a sample: variances then are those of its sums.
     """
 
     index: Indices
     bins: int
-    sure: Floats
+    sure_of: Callable[[Any], Floats]
     hits: AnyArray
     weight: Floats | None
     order: Indices | None
@@ -65,8 +66,8 @@ class Binned:
         ordered = view.base.ordered("msp")
         wrong = ordered.wrong
         weight = view.in_order(ordered)
-        sure = ordered.values.astype(np.float64, copy=False)
         if edges in ("interpolated", "order", "midpoint"):
+            sure = np.asarray(ordered.values, dtype=np.float64)
             rising, rising_weight = sure[::-1], None if weight is None else weight[::-1]
             if edges == "order":
                 index = bin_of(rising, order_edges(rising, bins, rising_weight), closed="left")[::-1]
@@ -75,7 +76,7 @@ class Binned:
                 cut = find(rising, bins, rising_weight)
                 index, bins = bin_of(rising, cut)[::-1], len(cut) - 1
         elif binning == "mass" and weight is not None:
-            index = mass_bin_of_rank(len(sure), bins, weight[::-1])[::-1]
+            index = mass_bin_of_rank(len(ordered), bins, weight[::-1])[::-1]
         else:
             at = view.base.positions(binning, bins, closed)
             index = np.repeat(np.arange(bins, dtype=np.min_scalar_type(bins))[::-1], np.diff(at))
@@ -86,11 +87,18 @@ class Binned:
         unit = view.base.design.clusters
         if unit is not None and ordered.order is not None:
             unit = np.unique(unit[ordered.order], return_inverse=True)[1].reshape(-1)
-        return cls(index, bins, sure, ~wrong, weight, ordered.order, unit)
+        return cls(
+            index, bins, lambda at: np.asarray(ordered.at(at), np.float64), ~wrong, weight, ordered.order, unit
+        )
+
+    @property
+    def sure(self) -> Floats:
+        """The confidence of all."""
+        return self.sure_of(slice(None))
 
     def residual_of(self, part: slice) -> Floats:
         """Confidence less correctness of some samples."""
-        residual: Floats = self.sure[part] - self.hits[part]
+        residual: Floats = self.sure_of(part) - self.hits[part]
         return residual
 
     @property
@@ -101,7 +109,7 @@ class Binned:
     def sums(self, values: Callable[[slice], Floats] | Floats | None = None, power: int = 1) -> Floats:
         """Sums per bin of values, or of what gives those of some samples, times powers of the weights."""
         sums = np.zeros(self.bins)
-        for first in range(0, len(self.sure), MANY_SAMPLES):
+        for first in range(0, len(self.hits), MANY_SAMPLES):
             part = slice(first, first + MANY_SAMPLES)
             some = values(part) if callable(values) else None if values is None else values[part]
             if self.weight is not None:
@@ -146,16 +154,14 @@ class Binned:
         if norm == 1:
             if self.unit is None:
                 squares = self.sums(lambda part: self.residual_of(part) ** 2, power=2)
-                within = squares / total**2 - (share * gap) ** 2 * full / len(self.sure)
+                within = squares / total**2 - (share * gap) ** 2 * full / len(self.hits)
             else:
                 within = self.noise(gap, total)
             folded = Folded.of(share * gap, np.maximum(within, 0.0))
-            psi = folded.slope[self.index]
-            for first in range(0, len(psi), MANY_SAMPLES):
-                psi[first : first + MANY_SAMPLES] *= self.residual_of(slice(first, first + MANY_SAMPLES))
-            psi -= self._mean(psi)
-            return Influence(
-                psi,
+            mean = float(folded.slope @ self.sums(self.residual_of)) / total
+            return PartedInfluence.of(
+                lambda part: folded.slope[self.index[part]] * self.residual_of(part) - mean,
+                len(self.hits),
                 order=self.order,
                 noise=float(folded.rest.sum()),
                 without_noise=folded.without_noise,
@@ -170,7 +176,7 @@ class Binned:
                 without_noise=math.sqrt(squared.without_noise or 0.0),
             )
         # A bin of one sample shows no spread: each bin gets the variance of one sample more, drawn from its confidence.
-        mean = np.where(full, self.sums(self.sure) / np.where(full, count, 1.0), 0.0)
+        mean = np.where(full, self.sums(self.sure_of) / np.where(full, count, 1.0), 0.0)
         prior = mean * (1 - mean) / self.effective_counts() ** 2
         variance = self.noise(gap, total) / share**2 + prior
         folded = Folded.of(gap, variance)
@@ -214,6 +220,11 @@ class Binned:
             self._drawn[key] = self._chance_gaps(draws, rng)
         return self._drawn[key]
 
+    def _variance_of(self, part: slice) -> Floats:
+        """Confidence times doubt of some samples."""
+        sure = self.sure_of(part)
+        return sure * (1 - sure)
+
     def _chance_gaps(self, draws: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
         if self.unit is not None:
             count = self.sums()
@@ -222,8 +233,8 @@ class Binned:
             values, vectors = np.linalg.eigh(sums.T @ sums * (len(sums) / max(len(sums) - 1, 1)))
             root = vectors * np.sqrt(np.maximum(values, 0.0))
             return rng.standard_normal((draws, self.bins)) @ root.T, count
-        count, variance = self.sums(), self.sums(lambda part: self.sure[part] * (1 - self.sure[part]), power=2)
-        confidence, rows_in_bin = self.sums(self.sure), self.index_counts()
+        count, variance = self.sums(), self.sums(self._variance_of, power=2)
+        confidence, rows_in_bin = self.sums(self.sure_of), self.index_counts()
         if self.weight is None:
             wrong = bernoulli_sums(count - confidence, variance, rng, draws)
             gaps = np.minimum(wrong, count) - (count - confidence)
@@ -232,7 +243,7 @@ class Binned:
         few = (rows_in_bin > 0) & (rows_in_bin <= EXACT)
         if few.any():
             rows = np.flatnonzero(few[self.index])
-            misses = rng.random((draws, len(rows)), dtype=np.float32) >= self.sure[rows]
+            misses = rng.random((draws, len(rows)), dtype=np.float32) >= self.sure_of(rows)
             starts = np.flatnonzero(np.diff(self.index[rows], prepend=-1))
             own = self.index[rows[starts]]
             drawn = misses if self.weight is None else misses * self.weight[rows]
@@ -451,7 +462,7 @@ def debiased_parts(view: View, bins: int, binning: str, of: str) -> list[Binned]
     for column in view.class_columns():
         sure = column.probs
         cut = width_edges(bins) if binning == "width" else split_edges(sure, bins, column.weights)
-        parts.append(Binned(bin_of(sure, cut), len(cut) - 1, sure, column.hits, column.weights, None))
+        parts.append(Binned(bin_of(sure, cut), len(cut) - 1, sure.__getitem__, column.hits, column.weights, None))
     return parts
 
 
@@ -476,7 +487,7 @@ def debiased_square_of(part: Binned) -> float:
     count = part.sums()
     full = count > 0
     count = count[full]
-    gaps, confidence = part.sums(part.residual_of)[full] / count, part.sums(part.sure)[full] / count
+    gaps, confidence = part.sums(part.residual_of)[full] / count, part.sums(part.sure_of)[full] / count
     number = part.effective_counts()[full]
     noise = (confidence - gaps) * (1 - confidence + gaps) / np.maximum(number - 1, 1e-9)
     return max(0.0, float((count * np.where(number > 1.5, gaps**2 - noise, 0.0)).sum() / count.sum()))
@@ -498,7 +509,7 @@ def debiased_chance(
         gaps, count = part.chance_gaps(draws, rng)
         full = count > 0
         count, gaps = count[full], gaps[:, full] / count[full]
-        accuracy = np.clip(part.sums(part.sure)[full] / count - gaps, 0.0, 1.0)
+        accuracy = np.clip(part.sums(part.sure_of)[full] / count - gaps, 0.0, 1.0)
         spread, share, number = accuracy * (1 - accuracy), count / count.sum(), part.effective_counts()[full]
         if norm == 1:
             parts.append(((2 * np.abs(gaps) - folded_mean(gaps, spread / number)) * share).sum(axis=1))
@@ -597,7 +608,7 @@ def sweep_chance(
     """ECE by sweep of a calibrated model: hits of at most a thousand groups of neighbours are drawn, then it sweeps."""
     fine = Binned.of(view, min(FINE, view.base.n), "mass")
     gaps, count = fine.chance_gaps(min(draws, SWEEP_DRAWS), rng)
-    confidence = fine.sums(fine.sure)
+    confidence = fine.sums(fine.sure_of)
     middle, places = confidence / np.maximum(count, 1e-300), np.append(0.0, np.cumsum(count))
     sure, total = np.append(0.0, np.cumsum(confidence)), float(count.sum())
 

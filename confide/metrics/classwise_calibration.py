@@ -237,7 +237,7 @@ def mass_table(predictions: Predictions, cells: NDArray[np.int32], bins: int) ->
 
 def signed_sums(predictions: Predictions, signs: Floats, bins: int, closed: str) -> Floats:
     """Of every row the sum over classes of sign x (p - 1[label]), the sign that of its class and bin; in one pass."""
-    facts, labels = predictions.facts, predictions.labels.cpu().numpy()
+    facts, labels = predictions.core_facts, predictions.labels.cpu().numpy()
     outputs = predictions.outputs
     source = outputs.probs if isinstance(outputs, ProbabilityOutputs) else predictions.logits
     total = np.empty(len(labels))

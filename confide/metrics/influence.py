@@ -9,7 +9,8 @@ made in one of four shapes: of a mean, of a rate, of a quantity that counts rare
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from confide.metrics.view import Design, Sorted, View, dot
+from confide.metrics.view import MANY_SAMPLES, Design, Sorted, View, dot
 from confide.numerics.binomial import wilson_interval
 from confide.results import TAILS, Z
 from confide.types import Flags, Floats, Indices
@@ -58,13 +59,16 @@ class Influence:
             return out
 
         errors = None if self.errors is None else sampled(self.errors)
-        return Influence(
-            sampled(self.psi),
-            errors=errors,
-            noise=self.noise,
-            one_error=self.one_error,
-            without_noise=self.without_noise,
-        )
+        return Influence(sampled(self.psi), errors=errors, **self._about())
+
+    def _about(self) -> dict[str, float | None]:
+        """What is known beside the rows."""
+        return {"noise": self.noise, "one_error": self.one_error, "without_noise": self.without_noise}
+
+    @property
+    def squares(self) -> float:
+        """The sum of the squares of all rows."""
+        return float(np.einsum("i,i->", self.psi, self.psi, dtype=np.float64))
 
     @property
     def n(self) -> int:
@@ -75,6 +79,33 @@ class Influence:
     def wrong(self) -> int:
         """How many of them are errors, where that is known."""
         return self.counts[1] if self.counts else 0 if self.errors is None else int(np.count_nonzero(self.errors))
+
+
+@dataclass(frozen=True, eq=False)
+class PartedInfluence(Influence):
+    """Influence values of many samples, made some at a time: all at once they are the largest vector of an evaluation.
+
+    `psi` is empty; `psi_of` gives the values of a slice.
+    """
+
+    psi_of: Callable[[slice], Floats] = field(kw_only=True)
+
+    @classmethod
+    def of(cls, psi_of: Callable[[slice], Floats], n: int, **about: Any) -> Influence:
+        """Of n samples; of few with all values at once."""
+        if n <= MANY_SAMPLES:
+            return Influence(psi_of(slice(0, n)), **about)
+        return cls(np.zeros(0), counts=(n, 0), psi_of=psi_of, **about)
+
+    @property
+    def squares(self) -> float:
+        return sum(Influence(psi).squares for psi in self._parts())
+
+    def of_samples(self) -> Influence:
+        return Influence(np.concatenate(list(self._parts())), order=self.order, **self._about()).of_samples()
+
+    def _parts(self) -> Iterator[Floats]:
+        return (self.psi_of(slice(k, min(k + MANY_SAMPLES, self.n))) for k in range(0, self.n, MANY_SAMPLES))
 
 
 @dataclass(frozen=True)
@@ -94,12 +125,10 @@ class Spread:
 def spread_of(influence: Influence, design: Design) -> Spread:
     """The variance of the mean of influence values under the design of the sample."""
     if design.plain:
-        psi, n = influence.psi, influence.n
+        n = influence.n
         if influence.errors is None and influence.share is None:
-            # In one go: squares of all samples would be the largest vector of an evaluation.
-            total = float(np.einsum("i,i->", psi, psi, dtype=np.float64)) / n
-            return Spread(total / max(n - 1, 1) + influence.noise, max(n - 1.0, 1.0), n)
-        squares = psi * psi
+            return Spread(influence.squares / n / max(n - 1, 1) + influence.noise, max(n - 1.0, 1.0), n)
+        squares = influence.psi * influence.psi
         squares *= 1.0 / n if influence.share is None else influence.share
         total = float(squares.sum())
         variance = total / max(n - 1, 1) + influence.noise
@@ -306,7 +335,7 @@ class Steps:
         if weights is None and losses is None and n > CELLS and view.base.design.plain and not view.base.resampled:
             ends = np.linspace(0, n, CELLS + 1).round().astype(np.intp)[1:]
             ranks = view.ranks(score)
-            errors = np.interp(ends, np.append(0.0, ranks.accepted), np.append(0.0, ranks.errors))
+            errors = ranks.errors_at(ends)
             starts = np.append(0, ends[:-1])
             return cls(np.diff(ends, prepend=0) / n, np.diff(errors, prepend=0.0) / n, ordered, starts)
         loss = ordered.wrong.astype(np.float64) if losses is None else losses[ordered.order]
@@ -390,8 +419,7 @@ class StepInfluence(Influence):
     def of_samples(self) -> Influence:
         assert self.steps is not None
         rows = self.steps.index + len(self.steps.mass) * self.steps.ordered.wrong
-        same = self.noise, self.one_error, self.without_noise
-        return Influence(self.psi, None, rows, self.order, self.errors, None, *same).of_samples()
+        return Influence(self.psi, None, rows, self.order, self.errors, None, **self._about()).of_samples()
 
 
 def tail_sums(values: Floats) -> Floats:

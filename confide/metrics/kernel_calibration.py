@@ -66,7 +66,7 @@ class KernelInputs:
         """The rows of predictions in the order given."""
         if form != "top":
             return cls(probabilities_of(predictions), predictions.labels.cpu().numpy())
-        facts = predictions.facts
+        facts = predictions.core_facts
         return cls(facts.confidence.double().cpu().numpy(), facts.correct.cpu().numpy().astype(np.int64))
 
     def drawn(self, draws: int, rng: np.random.Generator) -> NDArray[Any]:

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 from confide.checks import check_choice
 from confide.metrics.base import metric
-from confide.metrics.influence import Influence
+from confide.metrics.influence import Influence, PartedInfluence
 from confide.metrics.view import View
 
 
 def mean_influence(view: View, name: str, scale: float = 1.0) -> Influence:
     """psi of a mean: how far each sample lies from it."""
-    return Influence((view.base.vector(name) - view.mean(name)) * scale)
+    values, mean = view.base.vector(name), view.mean(name)
+    return PartedInfluence.of(lambda part: (values[part] - mean) * scale, view.base.n)
 
 
 def accuracy_influence(view: View) -> Influence:
@@ -32,9 +33,8 @@ def brier_influence(view: View, *, over: str = "sum") -> Influence:
 
 def gap_influence(view: View) -> Influence:
     """psi of confidence minus accuracy."""
-    gap = view.base.vector("sureness") - view.base.vector("correct")
-    gap -= view.mean("sureness") - view.mean("correct")
-    return Influence(gap)
+    base, mean = view.base, view.mean("sureness") - view.mean("correct")
+    return PartedInfluence.of(lambda part: base.sureness(part) - base.vector("correct")[part] - mean, base.n)
 
 
 @metric(

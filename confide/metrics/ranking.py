@@ -687,8 +687,7 @@ def risk_at_coverage(view: View, *, coverage: float = 0.8, score: Any = "msp") -
     ranks = view.ranks(score)
     # The tolerance keeps 0.8 x 1000 at 800 although 0.8 is not exact in binary.
     accepted_count = max(1.0, math.ceil(coverage * ranks.n * (1 - 1e-12) - 1e-9))
-    accepted, errors = (np.concatenate(([0.0], v)) for v in (ranks.accepted, ranks.errors))
-    return float(np.interp(accepted_count, accepted, errors) / accepted_count)
+    return float(ranks.errors_at(np.array([accepted_count]))[0] / accepted_count)
 
 
 @ranking_metric(

@@ -20,28 +20,59 @@ from numpy.typing import NDArray
 
 from confide.block_sizes import SEGMENTS
 from confide.checks import InputError, as_tensor, check_choice, check_finite, check_range, did_you_mean
+from confide.facts import SELDOM
 from confide.numerics.binning import BinSums, mass_starts, width_edges
 from confide.predictions import Predictions, class_values, probability_blocks
-from confide.types import Flags, Floating, Floats, Indices
+from confide.types import AnyArray, Flags, Floating, Floats, Indices
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
 class Sorted:
-    """Samples from the safest to the least safe, in segments: `ends` are their last positions, `tied` says which kind.
+    """Samples from the safest to the least safe, in segments: `reached` are those up to the end of each, `tied` says
+    which kind it is.
 
     A tied segment holds all samples of one score; the others hold a run of distinct scores, all right or all wrong.
+    `stored` are the scores or, `less_one`, in float32 what lacks them to 1, below 0: half the memory of many samples.
     """
 
-    values: Floating
+    stored: Floating
     wrong: Flags
-    ends: Indices
+    reached: Indices
     tied: Flags
     order: Indices | None = None
+    less_one: bool = False
 
     def __len__(self) -> int:
         return len(self.wrong)
+
+    @property
+    def values(self) -> Floating:
+        """The scores of all."""
+        return self.at(slice(None))
+
+    def at(self, places: Any) -> Floating:
+        """The scores at a slice or an array of positions."""
+        stored = self.stored[places]
+        return 1.0 + stored.astype(np.float64) if self.less_one else stored
+
+    def below(self, edges: Floats, *, closed: bool) -> Indices:
+        """How many scores lie below each edge or, if closed, on it."""
+        if not self.less_one:
+            return np.searchsorted(self.stored[::-1], edges, side="right" if closed else "left")
+        least, most = np.zeros(len(edges), dtype=np.intp), np.full(len(edges), len(self))
+        while (least < most).any():
+            middle = (least + most) // 2
+            score = self.at(np.maximum(len(self) - 1 - middle, 0))
+            under = (least < most) & ((score <= edges) if closed else (score < edges))
+            least, most = np.where(under, middle + 1, least), np.where(under, most, middle)
+        return least
+
+    @property
+    def ends(self) -> Indices:
+        """The last position of each segment."""
+        return self.reached - 1
 
     @cached_property
     def has_ties(self) -> bool:
@@ -110,7 +141,8 @@ class Ranks:
     @classmethod
     def counted(cls, ordered: Sorted) -> Ranks:
         """Of samples that count alike, in as few bits as hold them."""
-        return cls(ordered.ends + 1, np.cumsum(ordered.wrong, dtype=ordered.ends.dtype)[ordered.ends], ordered.tied)
+        errors = np.cumsum(ordered.wrong, dtype=ordered.reached.dtype)
+        return cls(ordered.reached, errors[ordered.ends], ordered.tied)
 
     @property
     def n(self) -> float:
@@ -119,6 +151,14 @@ class Ranks:
     @property
     def wrong(self) -> float:
         return float(self.errors[-1])
+
+    def errors_at(self, accepted: AnyArray) -> Floats:
+        """Errors among so many accepted, rising evenly within a segment."""
+        place = np.searchsorted(self.accepted, accepted)
+        # Only the segments around: as numbers in double precision all would take more memory than the samples do.
+        held = np.unique(np.clip(np.concatenate((place - 1, place, place + 1)), 0, len(self.accepted) - 1))
+        counts, errors = (np.append(0.0, v[held]) for v in (self.accepted, self.errors))
+        return np.asarray(np.interp(accepted, counts, errors), dtype=np.float64)
 
     def parts(self) -> Iterator[RankPart]:
         """All segments, some at a time."""
@@ -158,35 +198,47 @@ def dot(left: Floating, right: Floating) -> float:
 
 
 def segments(same: Flags, wrong: Flags) -> tuple[Indices, Flags]:
-    """Ends and kinds of the segments; `same[i]` says that samples i and i + 1 have one score."""
+    """How many samples lie up to the end of each segment, and its kind; `same[i]`: i and i + 1 have one score."""
     cut = wrong[1:] != wrong[:-1]
     kind: type[np.int32] | type[np.int64] = np.int32 if len(wrong) < 1 << 31 else np.int64
     if not same.any():
-        ends: Indices = np.append(np.flatnonzero(cut), len(wrong) - 1).astype(kind)
-        return ends, np.zeros(len(ends), dtype=bool)
+        reached = places_before(cut, kind)
+        return reached, np.zeros(len(reached), dtype=bool)
     beside = np.zeros(len(same), dtype=bool)
     beside[1:] |= same[:-1]
     beside[:-1] |= same[1:]
     cut |= beside
     cut &= ~same
-    ends = np.append(np.flatnonzero(cut), len(wrong) - 1).astype(kind)
-    tied = np.zeros(len(ends), dtype=bool)
-    tied[ends > 0] = same[ends[ends > 0] - 1]
-    return ends, tied
+    reached = places_before(cut, kind)
+    tied = np.zeros(len(reached), dtype=bool)
+    tied[reached > 1] = same[reached[reached > 1] - 2]
+    return reached, tied
+
+
+def places_before(cut: Flags, kind: type[np.int32] | type[np.int64]) -> Indices:
+    """How many lie before each cut, and how many there are; cuts are between neighbours."""
+    places = np.empty(np.count_nonzero(cut) + 1, dtype=kind)
+    found = 0
+    for first in range(0, len(cut), MANY_SAMPLES):
+        inner = np.flatnonzero(cut[first : first + MANY_SAMPLES])
+        places[found : found + len(inner)] = inner + (first + 1)
+        found += len(inner)
+    places[found] = len(cut) + 1
+    return places
 
 
 def sort_with_order(values: Floating, wrong: Flags) -> Sorted:
     """Sorted samples with the permutation that sorts others alike: the reverse of a stable ascending sort."""
     order = np.argsort(values, kind="stable")[::-1]
     ordered, flags = values[order], wrong[order]
-    ends, tied = segments(ordered[1:] == ordered[:-1], flags)
-    return Sorted(ordered, flags, ends, tied, order)
+    reached, tied = segments(ordered[1:] == ordered[:-1], flags)
+    return Sorted(ordered, flags, reached, tied, order)
 
 
 def steps_only(ordered: Sorted) -> Sorted:
     """The same with one segment a score: weighted samples have no runs."""
-    ends = np.append(np.flatnonzero(ordered.values[1:] != ordered.values[:-1]), len(ordered) - 1)
-    return replace(ordered, ends=ends, tied=np.ones(len(ends), dtype=bool))
+    reached = np.append(np.flatnonzero(ordered.values[1:] != ordered.values[:-1]) + 1, len(ordered))
+    return replace(ordered, reached=reached, tied=np.ones(len(reached), dtype=bool))
 
 
 def sort_packed(values: Floating, wrong: Flags, device: torch.device | None = None) -> Sorted:
@@ -211,10 +263,10 @@ def sort_packed(values: Floating, wrong: Flags, device: torch.device | None = No
     if not falling:
         keys = keys[::-1]
     flags = (keys & kind(1)).astype(bool)
-    keys = keys >> kind(1)
-    ends, tied = segments(keys[1:] == keys[:-1], flags)
+    keys >>= kind(1)
+    reached, tied = segments(keys[1:] == keys[:-1], flags)
     ordered = keys.view(values.dtype)
-    return Sorted(np.negative(ordered, out=ordered) if falling else ordered, flags, ends, tied)
+    return Sorted(np.negative(ordered, out=ordered) if falling else ordered, flags, reached, tied)
 
 
 def sorted_on(device: torch.device, keys: NDArray[Any]) -> NDArray[Any]:
@@ -278,7 +330,7 @@ def score_values(predictions: Predictions, score: Any) -> Floating:
         if predictions.trust is None:
             raise InputError(f"score '{score}' needs predictions with trust; pass trust= or the values as score=")
         return _checked_values(predictions.trust, len(predictions), "trust")
-    facts = predictions.facts
+    facts = predictions.facts if score in SELDOM else predictions.core_facts
     if score in ("max_logit", "energy"):
         if predictions.from_probabilities:
             raise InputError(f"score '{score}' needs real logits, but these predictions came from probabilities")
@@ -422,13 +474,13 @@ class MetricSamples:
 
     @cached_property
     def wrong(self) -> NDArray[np.bool_]:
-        return np.asarray(~self.predictions.facts.correct.cpu().numpy(), dtype=np.bool_)
+        return np.asarray(~self.predictions.core_facts.correct.cpu().numpy(), dtype=np.bool_)
 
     def vector(self, name: str) -> NDArray[Any]:
         """A fact of every sample."""
         if name in self._vectors:
             return self._vectors[name]
-        facts = self.predictions.facts
+        facts = self.predictions.core_facts
         values = facts.sureness() if name == "sureness" else facts.need(name).cpu().numpy()
         # Sums are in float64 either way; resamples multiply by float64 weights, which wants equal types.
         values = values.astype(np.float64) if self.resampled else values
@@ -439,17 +491,24 @@ class MetricSamples:
     def sureness(self, rows: slice) -> Floats:
         """The confidence of some samples in float64."""
         known = self.resampled or self.n <= SURENESS_KEPT
-        return np.asarray(self.vector("sureness")[rows] if known else self.predictions.facts.sureness(rows))
+        return np.asarray(self.vector("sureness")[rows] if known else self.predictions.core_facts.sureness(rows))
+
+    def parts(self) -> Iterator[slice]:
+        """All samples, some at a time."""
+        return (slice(first, min(first + MANY_SAMPLES, self.n)) for first in range(0, self.n, MANY_SAMPLES))
 
     def ordered(self, score: Any) -> Sorted:
         """Samples sorted by that score."""
         key = self.key(score)
         if key not in self._sorted:
-            device = self.predictions.facts.confidence.device
+            device = self.predictions.core_facts.confidence.device
             sort = sort_with_order if self.resampled else partial(sort_packed, device=device)
-            if key == "msp" and not self.resampled and self.predictions.facts.doubt is not None:
-                ordered = sort(np.negative(self.predictions.facts.unsureness()), self.wrong)
-                self._sorted[key] = replace(ordered, values=1.0 + ordered.values.astype(np.float64))
+            if key == "msp" and not self.resampled and self.predictions.core_facts.doubt is not None:
+                unsure = self.predictions.core_facts.unsureness()
+                ordered = replace(sort(np.negative(unsure, out=unsure), self.wrong), less_one=True)
+                if self.n <= SURENESS_KEPT or ordered.stored.dtype == np.float64:
+                    ordered = replace(ordered, stored=ordered.values, less_one=False)
+                self._sorted[key] = ordered
             else:
                 ordered = sort(score_values(self.predictions, self.rows_of(score)), self.wrong)
                 self._sorted[key] = ordered if self.design.weights is None else steps_only(ordered)
@@ -503,7 +562,7 @@ class MetricSamples:
             def values(places: Any) -> Floats:
                 if name == "errors":
                     return np.asarray(ordered.wrong[places], dtype=np.float64)
-                sure = np.asarray(ordered.values[places], dtype=np.float64)
+                sure = np.asarray(ordered.at(places), dtype=np.float64)
                 return sure if name == "confidence" else (1.0 - sure) * sure
 
             self._sums[name] = RunningSums(values, self.n)
@@ -513,14 +572,12 @@ class MetricSamples:
         """How many samples lie in the bins above each edge, from 1 down to 0: positions in the sorted order."""
         if binning == "mass":
             return self.n - mass_starts(self.n, bins)[::-1]
-        values = self.ordered("msp").values
         # Confidences computed in float32 are compared in float64; those given in float32 with float32 edges.
-        facts = self.predictions.facts
+        facts = self.predictions.core_facts
         edges = width_edges(bins)[1:-1]
         if facts.doubt is None:
             edges = edges.astype(facts.confidence.cpu().numpy().dtype).astype(np.float64)
-        rising = values[::-1]
-        below = np.searchsorted(rising, edges, side="right" if closed == "right" else "left")
+        below = self.ordered("msp").below(edges, closed=closed == "right")
         return np.concatenate(([0], (self.n - below)[::-1], [self.n]))
 
     def parted_ties(self, at: Indices) -> Iterator[tuple[int, Flags]]:
@@ -532,11 +589,11 @@ class MetricSamples:
         if ordered.order is not None or not ordered.has_ties:
             return
         inside = at[(at > 0) & (at < self.n)]
-        cut = inside[ordered.values[inside - 1] == ordered.values[inside]]
-        scores = score_values(self.predictions, "msp") if len(cut) else ordered.values
-        for group in np.unique(np.searchsorted(ordered.ends, cut)):
-            begin = int(ordered.ends[group - 1]) + 1 if group else 0
-            yield begin, self.wrong[scores == ordered.values[begin]][::-1]
+        cut = inside[ordered.at(inside - 1) == ordered.at(inside)]
+        scores = score_values(self.predictions, "msp") if len(cut) else np.zeros(0)
+        for group in np.unique(np.searchsorted(ordered.reached, cut, side="right")):
+            begin = int(ordered.reached[group - 1]) if group else 0
+            yield begin, self.wrong[scores == ordered.at(begin)][::-1]
 
 
 class View:
@@ -585,6 +642,8 @@ class View:
 
     def mean(self, name: str) -> float:
         """Mean of a fact."""
+        if name == "sureness" and self.weights is None and self.base.n > SURENESS_KEPT:
+            return sum(float(self.base.sureness(part).sum()) for part in self.base.parts()) / self.n
         values = self.base.vector(name)
         return float(values.mean(dtype=np.float64)) if self.weights is None else dot(self.weights, values) / self.n
 

@@ -53,8 +53,8 @@ class Outputs(ABC):
         """The outputs of the chosen rows."""
 
     @abstractmethod
-    def facts(self, labels: Labels | None, counter: ClassCounter | None = None) -> Facts:
-        """The facts of every sample; a counter is filled in the same pass."""
+    def facts(self, labels: Labels | None, counter: ClassCounter | None = None, *, core: bool = False) -> Facts:
+        """The facts of every sample, or those of `facts.CORE` alone; a counter is filled in the same pass."""
 
     def need_logits(self, purpose: str) -> Logits:
         """The logits `n c`, or an error where not every class is known."""
@@ -100,8 +100,8 @@ class LogitOutputs(Outputs):
     def take(self, rows: Tensor) -> LogitOutputs:
         return type(self)(self.logits[rows])
 
-    def facts(self, labels: Labels | None, counter: ClassCounter | None = None) -> Facts:
-        return facts_of(self.logits, labels, counter=counter)
+    def facts(self, labels: Labels | None, counter: ClassCounter | None = None, *, core: bool = False) -> Facts:
+        return facts_of(self.logits, labels, counter=counter, core=core)
 
     def need_logits(self, purpose: str) -> Logits:
         return self.logits
@@ -164,8 +164,8 @@ class ProbabilityOutputs(Outputs):
     def take(self, rows: Tensor) -> ProbabilityOutputs:
         return ProbabilityOutputs(self.probs[rows])
 
-    def facts(self, labels: Labels | None, counter: ClassCounter | None = None) -> Facts:
-        return facts_of(self.probs, labels, from_probs=True, counter=counter)
+    def facts(self, labels: Labels | None, counter: ClassCounter | None = None, *, core: bool = False) -> Facts:
+        return facts_of(self.probs, labels, from_probs=True, counter=counter, core=core)
 
     def need_logits(self, purpose: str) -> Logits:
         return self.logits
@@ -207,7 +207,7 @@ class Top1Outputs(Outputs):
     def take(self, rows: Tensor) -> Top1Outputs:
         return Top1Outputs(self.prediction[rows], self.confidence[rows])
 
-    def facts(self, labels: Labels | None, counter: ClassCounter | None = None) -> Facts:
+    def facts(self, labels: Labels | None, counter: ClassCounter | None = None, *, core: bool = False) -> Facts:
         return Facts(self.confidence, self.prediction, None if labels is None else self.prediction == labels)
 
     def need_logits(self, purpose: str) -> Logits:
@@ -255,7 +255,7 @@ class PairOutputs(Outputs):
     def take(self, rows: Tensor) -> PairOutputs:
         return PairOutputs(None if self.correct is None else self.correct[rows], self.confidence[rows])
 
-    def facts(self, labels: Labels | None, counter: ClassCounter | None = None) -> Facts:
+    def facts(self, labels: Labels | None, counter: ClassCounter | None = None, *, core: bool = False) -> Facts:
         return Facts(self.confidence, right=self.correct)
 
     def columns(self, *, text: bool) -> dict[str, NDArray[Any]]:
@@ -287,7 +287,7 @@ class StreamedOutputs(Outputs):
     def take(self, rows: Tensor) -> StreamedOutputs:
         return StreamedOutputs(self.known.take(rows), self.classes, None, self.from_probabilities)
 
-    def facts(self, labels: Labels | None, counter: ClassCounter | None = None) -> Facts:
+    def facts(self, labels: Labels | None, counter: ClassCounter | None = None, *, core: bool = False) -> Facts:
         return self.known
 
     def need_logits(self, purpose: str) -> Logits:

@@ -101,7 +101,6 @@ class Predictions:
     """
 
     outputs: Outputs
-    ids: Ids
     split: str | None
     trust: PerSample | None
     columns: Mapping[str, NDArray[Any]]
@@ -109,6 +108,7 @@ class Predictions:
     weights: Floats | None
     unit: str | None
     _labels: Labels | None
+    _ids: Ids | None
     _derived: dict[Hashable, Any] = field(repr=False)
     """What was computed from the record and is kept with it: see `derived`."""
 
@@ -147,7 +147,7 @@ class Predictions:
             raise InputError(f"unit must name a column of the samples, got '{unit}'; {did_you_mean(unit, arrays)}")
         put = object.__setattr__
         put(self, "outputs", known)
-        put(self, "ids", default_ids(n) if ids is None else check_ids(ids, n))
+        put(self, "_ids", None if ids is None else check_ids(ids, n))
         put(self, "split", split)
         put(self, "trust", None if trust is None else as_tensor(trust, "trust"))
         put(self, "columns", arrays)
@@ -466,6 +466,11 @@ class Predictions:
         return f"<Predictions{split}: {len(self):,} samples{classes}, {self.outputs.words}{unlabelled}>"
 
     @property
+    def ids(self) -> Ids:
+        """The id of every sample; positions, made when they are first asked for, where none were given."""
+        return self.derived("ids", lambda: default_ids(len(self))) if self._ids is None else self._ids
+
+    @property
     def has_labels(self) -> bool:
         """Whether the true classes are known."""
         return self._labels is not None
@@ -490,7 +495,7 @@ class Predictions:
         """Number of classes; for top-1 records as many as labels and predictions show, for pairs 0."""
         if self.outputs.num_classes is not None:
             return self.outputs.num_classes
-        shown = [int(v.max()) for v in (self._labels, self.facts.predicted) if v is not None and len(v)]
+        shown = [int(v.max()) for v in (self._labels, self.core_facts.predicted) if v is not None and len(v)]
         return max(shown, default=-1) + 1
 
     def derived(self, key: Hashable, make: Callable[[], T]) -> T:
@@ -517,6 +522,13 @@ class Predictions:
     def facts(self) -> Facts:
         """confidence, prediction, correct, entropy, margin, p_true, nll, brier: one pass, cached."""
         return self.derived(Facts, lambda: self.outputs.facts(self._labels))
+
+    @property
+    def core_facts(self) -> Facts:
+        """The facts that nearly all metrics are made of, without margin and largest logit: less time and memory."""
+        if Facts in self._derived:
+            return self.facts
+        return self.derived((Facts, "core"), lambda: self.outputs.facts(self._labels, core=True))
 
     @property
     def clusters(self) -> NDArray[np.intp] | None:
@@ -552,7 +564,7 @@ class Predictions:
         def counted() -> ClassTable:
             self.need_logits("class-wise calibration")
             counter = ClassCounter(self.num_classes, bins, closed, self.relative_weights)
-            self._derived.setdefault(Facts, self.outputs.facts(self.labels, counter))
+            self._derived.setdefault((Facts, "core"), self.outputs.facts(self.labels, counter, core=True))
             return counter.table()
 
         return self.derived((ClassTable, bins, closed), counted)
@@ -692,8 +704,8 @@ class Predictions:
         """
         if "logits" in changes:
             raise InputError("replace keeps the outputs of the samples, got other logits; use with_logits for these")
-        names = ("outputs", "ids", "split", "trust", "columns", "class_names", "weights", "unit")
-        now = {"labels": self._labels, **{name: getattr(self, name) for name in names}}
+        names = ("outputs", "split", "trust", "columns", "class_names", "weights", "unit")
+        now = {"labels": self._labels, "ids": self._ids, **{name: getattr(self, name) for name in names}}
         if "weights" in changes and isinstance(self.outputs, StreamedOutputs):
             # Its sums of classes were made with the weights it had.
             known, changed_weights = self.weights, changes["weights"]
@@ -928,7 +940,7 @@ class Predictions:
         taken = Predictions(
             None,
             None if self._labels is None else self._labels[at],
-            self.ids[index],
+            np.where(index < 0, index + len(self), index) if self._ids is None else self._ids[index],
             self.split,
             outputs=self.outputs.take(at),
             trust=None if self.trust is None else self.trust[at],
@@ -938,8 +950,9 @@ class Predictions:
         )
         if self.weights is not None:  # a part may hold none but samples of weight 0
             object.__setattr__(taken, "weights", self.weights[index])
-        if Facts in self._derived:
-            taken._derived[Facts] = self.facts.take(at)
+        for key in (Facts, (Facts, "core")):
+            if key in self._derived:
+                taken._derived[key] = self._derived[key].take(at)
         return taken
 
     def align(self, ids: Ids) -> Predictions:
@@ -1075,11 +1088,11 @@ def label_doubt(predictions: Predictions) -> str:
     """A question where no label is 0 and the class before each label is predicted more often than the label."""
     if not predictions.has_labels or not len(predictions) or int(predictions.labels.min()) != 1:
         return ""
-    predicted = predictions.facts.predicted
+    predicted = predictions.core_facts.predicted
     if predicted is None:
         return ""
     before = int((predicted == predictions.labels - 1).sum())
-    if before <= int(predictions.facts.correct.sum()):
+    if before <= int(predictions.core_facts.correct.sum()):
         return ""
     share = before / len(predictions)
     return f"no label is 0, and the class before the label is predicted for {share:.0%}: do labels start at 1?"
@@ -1120,7 +1133,7 @@ def predictions_from_columns(
 def _check_judgement(predictions: Predictions, where: str) -> None:
     """A column `correct` beside labels and predicted classes must say what these say."""
     name = next((name for name in CORRECT_COLUMNS if name in predictions.columns), None)
-    right = predictions.facts.right if name is not None else None
+    right = predictions.core_facts.right if name is not None else None
     if name is None or right is None or predictions.columns[name].dtype.kind not in "biuf":
         return
     differs = np.flatnonzero(predictions.columns[name].astype(np.float64) != right.cpu().numpy())
