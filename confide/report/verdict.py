@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup
 
 from confide.report.draw import PHONE, Canvas, Scale, tick_text, ticks
+from confide.report.sections.reliability import class_sides
 from confide.report.view import EvaluationView
 from confide.report.words import code, count, fixed, from_to, p_value, percent, plus_minus, points
-from confide.results import ComparedRow, DecisionResult, Measurement, SetResult
+from confide.results import LEVEL, ComparedRow, DecisionResult, Measurement, SetResult
 
 
 @dataclass(frozen=True)
@@ -244,9 +245,15 @@ def _no_direction(view: EvaluationView, gap: Measurement) -> str:
         if error is None or error.p_value is None:
             return f", a gap of {size}; no calibration test was made."
         return f", a gap of {size} that the calibration test does not confirm (p = {p_value(error.p_value)})."
+    wide = abs(gap.value) >= 0.01
     if error and error.beyond_chance:
-        return " on average, but confidence and accuracy differ at some levels of confidence."
-    if abs(gap.value) >= 0.01:
+        if not wide:
+            return " on average, but confidence and accuracy differ at some levels of confidence."
+        return (
+            ": confidence and accuracy differ at some levels of confidence; on average chance alone may be why "
+            f"({_ends(gap)} points)."
+        )
+    if wide:
         return (
             f", but {view.size(gap.n)} cannot tell that gap from chance: it may be anything from {_ends(gap)} points."
         )
@@ -256,6 +263,8 @@ def _no_direction(view: EvaluationView, gap: Measurement) -> str:
     after = view.calibration_error(view.after) if view.after else None
     if view.after and after and after.beyond_chance:
         return f": well calibrated as trained, {known}, but not {view.when(view.after)}."
+    if apart := len(class_sides(view, view.before)):
+        return f": well calibrated over all classes together, {known}, but not within {apart} of them."
     return f": well calibrated, {known}."
 
 
@@ -281,10 +290,12 @@ def _error_sentence(view: EvaluationView) -> Markup | None:
     sizes = points(before.value), points(after.value)
     note = view.stage_note(view.focus, view.after)
     how = f"{view.when(view.after)} ({note})" if note else view.when(view.after)
-    if sizes[0] == sizes[1] or (before.within_chance and after.within_chance):
-        # Both are noise: neither rose nor fell.
-        words = "The calibration error is {} points {} and {} {}{}."
-        return Markup(words).format(sizes[0], view.when(view.before), sizes[1], how, tail)
+    rows = ComparedRow(view.focus, view.after), ComparedRow(view.focus, view.before)
+    test = view.test(before.metric, *rows)
+    if test is None or test.p_holm >= LEVEL:
+        words = "The calibration error is {} points {} and {} {}{}{}."
+        alike = ", which a paired test cannot tell apart" if test and sizes[0] != sizes[1] else ""
+        return Markup(words).format(sizes[0], view.when(view.before), sizes[1], how, alike, tail)
     moves = "falls" if after.value < before.value else "rises"
     start = how[0].upper() + how[1:]
     return Markup("{} the calibration error {} from {} to {} points{}.").format(start, moves, *sizes, tail)
