@@ -147,8 +147,8 @@ def _of_runs(view: EvaluationView) -> Verdict | None:
 
     if len(rows) <= MOST_NAMED:
         says = [f"{model} says {percent(a + g.value, 1)} and is right {percent(a, 1)}" for model, a, g in rows]
-        gaps = ", ".join(size(g) for _, _, g in rows)
-        return Verdict(f"{'; '.join(says)}: confidence minus accuracy is {gaps} points.")
+        *first, last = (size(g) for _, _, g in rows)
+        return Verdict(f"{'; '.join(says)}: confidence minus accuracy is {', '.join(first)} and {last} points.")
     rows.sort(key=lambda row: abs(row[2].value))
     (least, _, small), (most, _, large) = rows[0], rows[-1]
     return Verdict(
@@ -341,6 +341,11 @@ def tiles(view: EvaluationView) -> tuple[Tile, ...]:
     return tuple(tile for tile in chosen if tile)
 
 
+def _whose(view: EvaluationView) -> str:
+    """Of several models side by side a tile names its own: the headline speaks of others too."""
+    return f" of {view.focus}" if view.about.runs and len(view.models) > 1 else ""
+
+
 def _interval_strip(m: Measurement, low_end: float | None, zone: tuple[float, float] | None) -> Markup:
     """A number line in points or per cent: grey chance zone, whisker, dot."""
     known = [100 * v for v in (m.value, m.low, m.high, *(zone or ())) if v is not None and math.isfinite(v)]
@@ -376,7 +381,7 @@ def _gap_tile(view: EvaluationView) -> Tile | None:
     grey = f"; grey is chance, ±{points(gap.chance_high)}" if gap.chance_high is not None else ""
     says, right = percent(accuracy.value + gap.value), fixed(100 * accuracy.value, 0)
     return Tile(
-        f"Confidence minus accuracy, {view.when(view.before)}",
+        f"Confidence minus accuracy{_whose(view)}, {view.when(view.before)}",
         points(gap.value, sign=True),
         "points",
         _interval_strip(gap, 0.0, zone),
@@ -399,7 +404,7 @@ def _error_tile(view: EvaluationView) -> Tile | None:
         within, beyond = " What is left cannot be told from chance.", " The error is more than chance explains."
         meaning += within if error.within_chance else beyond
     return Tile(
-        f"Calibration error {view.when(view.final)}",
+        f"Calibration error{_whose(view)} {view.when(view.final)}",
         points(error.value),
         "points",
         _interval_strip(error, 0.0, zone),
@@ -417,7 +422,7 @@ def _halving_tile(view: EvaluationView) -> Tile | None:
     if view.about.weighted_by is not None:  # a share by weight is no number of samples
         hand = f"the least trusted {percent(share.value, 1)} by weight to a person: the others"
     return Tile(
-        "Share to set aside to halve the error rate",
+        f"Share to set aside to halve the error rate{_whose(view)}",
         fixed(100 * share.value, 1),
         "%",
         _interval_strip(share, 0.0, None),
@@ -433,7 +438,7 @@ def _accuracy_tile(view: EvaluationView) -> Tile | None:
     weighted = view.about.weighted_by is not None
     right = percent(accuracy.value, 1) if weighted else count(accuracy.value * accuracy.n)
     return Tile(
-        "Accuracy",
+        f"Accuracy{_whose(view)}",
         fixed(100 * accuracy.value, 1),
         "%",
         _interval_strip(accuracy, None, None),

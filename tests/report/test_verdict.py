@@ -337,9 +337,14 @@ def test_runs_side_by_side_are_each_named_in_the_headline():
     found = verdict(EvaluationView(Evaluation(tuple(two), about=About(runs=("monday", "friday")))))
     expected = (
         "monday says 85.0 % and is right 80.0 %; friday says 68.0 % and is right 70.0 %: "
-        "confidence minus accuracy is +5.0 (+4.0 to +6.0), −2.0 (−3.0 to −1.0) points."
+        "confidence minus accuracy is +5.0 (+4.0 to +6.0) and −2.0 (−3.0 to −1.0) points."
     )
     assert found.sentence == expected.replace(" %", f"{THIN}%")
+    both = EvaluationView(Evaluation(tuple(two), about=About(runs=("monday", "friday"))))
+    assert [tile.label for tile in tiles(both)] == [
+        "Confidence minus accuracy of monday, as trained",
+        "Accuracy of monday",
+    ]
     four = two + run("sunday", 0.7, 0.09) + run("tuesday", 0.7, 0.001)
     found = verdict(EvaluationView(Evaluation(tuple(four), about=About(runs=("a", "b")))))
     assert found.sentence == (

@@ -30,7 +30,6 @@ from confide.report.view import EvaluationView
 from confide.report.words import (
     CHANCE,
     P_CALIBRATED,
-    THIN,
     between,
     code,
     count,
@@ -82,7 +81,7 @@ def _class_figure(before: Gaps, after: Gaps, grouping: ClassGrouping, view: Eval
     shown = sorted(names[:MOST_CLASSES], key=lambda name: -first[name].value)
     more = f"; the {MOST_CLASSES} farthest of {len(names)}, the rest in the table" if len(names) > MOST_CLASSES else ""
     notes = ["hollow before, filled after"] * bool(before and after)
-    notes += [f"95{THIN}% intervals"] * any(m.has_interval for gaps in (before, after) for m in gaps.values())
+    notes += ["95 % intervals"] * any(m.has_interval for gaps in (before, after) for m in gaps.values())
     how = "".join(f"; {note}" for note in notes)
     far = names[0]
     alt = f"Dot plot. {grouping.subtitle}; farthest is {far} with {points(first[far].value, sign=True)} points."
@@ -411,12 +410,12 @@ def smooth_figures(view: EvaluationView) -> tuple[Figure, ...]:
         return ()
     last = lines[-1][1]
     width = points(last.columns["width"][0])
-    band = f"; band: 95{THIN}% of calibrated models, at each confidence" if "band_low" in last.columns else ""
+    band = "; band: 95 % of calibrated models, at each confidence" if "band_low" in last.columns else ""
     band += "; around the lines: all seeds" if "accuracy" + SEED_BAND[0] in last.columns else ""
     whole = Figure(
         "smooth",
         "The same without bins",
-        f"Accuracy against confidence, smoothed over about ±{THIN}{width} points{band}",
+        f"Accuracy against confidence, smoothed over about ± {width} points{band}",
         smooth_diagram(view, lines, 0.0).render(f"Reliability curve without bins: {_farthest(last)}."),
         _smooth_table(view, lines, 5),
     )
