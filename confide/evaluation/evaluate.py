@@ -561,6 +561,8 @@ def evaluate(
     ranking = ranking_scores(predictions, score, trust)
     groups = groupings(predictions, by, difficulty)
     requests, missing = metric_requests(words, predictions, ranking, refuse=metrics not in METRIC_SETS)
+    if predictions.facts.predicted is None:
+        missing["classes"] = "not known; these predictions hold only confidence and correctness"
     tag = ModelStage(model, stage, predictions.split)
     if intervals not in HOW:
         raise InputError(f"intervals must be True, False or '{BOOTSTRAP}', got {intervals!r}")

@@ -111,7 +111,7 @@ def _accuracy(monitor: Monitor, batches: Sequence[BatchReport]) -> Figure | None
     return Figure(
         "accuracy",
         "Accuracy by batch",
-        f"Band: estimate without labels with its 95 % interval ({METHODS[method]}); dots: what labels showed; "
+        f"Band: estimate without labels with its 95 % interval ({METHODS[method]}); dots: what labels showed; "
         "dashed: the reference",
         _accuracy_canvas(monitor, batches, PHONE).render(alt),
         table(header, rows),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -38,7 +39,11 @@ def gather(paths: Sequence[str | Path]) -> Evaluation:
     if not paths:
         raise InputError("a report needs at least one evaluation or run folder, got none")
     evaluations = [load(path) for path in paths]
-    return evaluations[0] if len(evaluations) == 1 else side_by_side(evaluations, _names(paths))
+    if len(evaluations) == 1:
+        return evaluations[0]
+    joined = side_by_side(evaluations, _names(paths))
+    commands = (*joined.about.commands, shlex.join(["confide", "report", *map(str, paths)]))
+    return replace(joined, about=replace(joined.about, commands=commands))
 
 
 def load(path: str | Path) -> Evaluation:
@@ -108,7 +113,8 @@ def side_by_side(evaluations: Sequence[Evaluation], names: Sequence[str]) -> Eva
     if len(set(sizes)) > 1:
         listed = ", ".join(f"{size:,} in {name}" for size, name in zip(sizes, names, strict=True))
         warnings.append(f"The runs were measured on different samples ({listed}); their rows cannot be compared.")
-    about = replace(joined.about, title=", ".join(names), runs=tuple(names))
+    commands = tuple(dict.fromkeys(command for evaluation in evaluations for command in evaluation.about.commands))
+    about = replace(joined.about, title=", ".join(names), runs=tuple(names), commands=commands)
     return replace(joined, about=about, warnings=tuple(warnings))
 
 

@@ -102,7 +102,7 @@ def render_report(evaluation: Evaluation) -> str:
             filter(None, [view.about.interval_note or small_figures, view.units_note, view.weights_note])
         ),
         models_question=_models_question(view),
-        no_classes=NO_CLASSES,
+        no_classes=_no_classes(view),
         no_promise=_no_promise(view),
         **sections,
     )
@@ -216,6 +216,11 @@ def _kicker(view: EvaluationView) -> Markup:
     classes = f", {count(len(names))} classes" if names else ""
     what = view.size(view.n, view.split or "")
     return Markup("{}{}, model {}").format(what, classes, code(view.focus))
+
+
+def _no_classes(view: EvaluationView) -> Empty:
+    why = view.why_missing("classes")
+    return Empty(NO_CLASSES.title, f"Classes are {why}.") if why else NO_CLASSES
 
 
 def _no_promise(view: EvaluationView) -> Empty:

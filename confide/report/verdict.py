@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup
 
 from confide.report.draw import PHONE, Canvas, Scale, tick_text, ticks
+from confide.report.sections.reliability import class_sides
 from confide.report.view import EvaluationView
 from confide.report.words import code, count, fixed, from_to, p_value, percent, plus_minus, points
-from confide.results import ComparedRow, DecisionResult, Measurement, SetResult
+from confide.results import LEVEL, ComparedRow, DecisionResult, Measurement, SetResult
 
 
 @dataclass(frozen=True)
@@ -146,8 +147,8 @@ def _of_runs(view: EvaluationView) -> Verdict | None:
 
     if len(rows) <= MOST_NAMED:
         says = [f"{model} says {percent(a + g.value, 1)} and is right {percent(a, 1)}" for model, a, g in rows]
-        gaps = ", ".join(size(g) for _, _, g in rows)
-        return Verdict(f"{'; '.join(says)}: confidence minus accuracy is {gaps} points.")
+        *first, last = (size(g) for _, _, g in rows)
+        return Verdict(f"{'; '.join(says)}: confidence minus accuracy is {', '.join(first)} and {last} points.")
     rows.sort(key=lambda row: abs(row[2].value))
     (least, _, small), (most, _, large) = rows[0], rows[-1]
     return Verdict(
@@ -244,9 +245,15 @@ def _no_direction(view: EvaluationView, gap: Measurement) -> str:
         if error is None or error.p_value is None:
             return f", a gap of {size}; no calibration test was made."
         return f", a gap of {size} that the calibration test does not confirm (p = {p_value(error.p_value)})."
+    wide = abs(gap.value) >= 0.01
     if error and error.beyond_chance:
-        return " on average, but confidence and accuracy differ at some levels of confidence."
-    if abs(gap.value) >= 0.01:
+        if not wide:
+            return " on average, but confidence and accuracy differ at some levels of confidence."
+        return (
+            ": confidence and accuracy differ at some levels of confidence; on average chance alone may be why "
+            f"({_ends(gap)} points)."
+        )
+    if wide:
         return (
             f", but {view.size(gap.n)} cannot tell that gap from chance: it may be anything from {_ends(gap)} points."
         )
@@ -256,6 +263,8 @@ def _no_direction(view: EvaluationView, gap: Measurement) -> str:
     after = view.calibration_error(view.after) if view.after else None
     if view.after and after and after.beyond_chance:
         return f": well calibrated as trained, {known}, but not {view.when(view.after)}."
+    if apart := len(class_sides(view, view.before)):
+        return f": well calibrated over all classes together, {known}, but not within {apart} of them."
     return f": well calibrated, {known}."
 
 
@@ -281,10 +290,12 @@ def _error_sentence(view: EvaluationView) -> Markup | None:
     sizes = points(before.value), points(after.value)
     note = view.stage_note(view.focus, view.after)
     how = f"{view.when(view.after)} ({note})" if note else view.when(view.after)
-    if sizes[0] == sizes[1] or (before.within_chance and after.within_chance):
-        # Both are noise: neither rose nor fell.
-        words = "The calibration error is {} points {} and {} {}{}."
-        return Markup(words).format(sizes[0], view.when(view.before), sizes[1], how, tail)
+    rows = ComparedRow(view.focus, view.after), ComparedRow(view.focus, view.before)
+    test = view.test(before.metric, *rows)
+    if test is None or test.p_holm >= LEVEL:
+        words = "The calibration error is {} points {} and {} {}{}{}."
+        alike = ", which a paired test cannot tell apart" if test and sizes[0] != sizes[1] else ""
+        return Markup(words).format(sizes[0], view.when(view.before), sizes[1], how, alike, tail)
     moves = "falls" if after.value < before.value else "rises"
     start = how[0].upper() + how[1:]
     return Markup("{} the calibration error {} from {} to {} points{}.").format(start, moves, *sizes, tail)
@@ -330,6 +341,11 @@ def tiles(view: EvaluationView) -> tuple[Tile, ...]:
     return tuple(tile for tile in chosen if tile)
 
 
+def _whose(view: EvaluationView) -> str:
+    """Of several models side by side a tile names its own: the headline speaks of others too."""
+    return f" of {view.focus}" if view.about.runs and len(view.models) > 1 else ""
+
+
 def _interval_strip(m: Measurement, low_end: float | None, zone: tuple[float, float] | None) -> Markup:
     """A number line in points or per cent: grey chance zone, whisker, dot."""
     known = [100 * v for v in (m.value, m.low, m.high, *(zone or ())) if v is not None and math.isfinite(v)]
@@ -365,7 +381,7 @@ def _gap_tile(view: EvaluationView) -> Tile | None:
     grey = f"; grey is chance, ±{points(gap.chance_high)}" if gap.chance_high is not None else ""
     says, right = percent(accuracy.value + gap.value), fixed(100 * accuracy.value, 0)
     return Tile(
-        f"Confidence minus accuracy, {view.when(view.before)}",
+        f"Confidence minus accuracy{_whose(view)}, {view.when(view.before)}",
         points(gap.value, sign=True),
         "points",
         _interval_strip(gap, 0.0, zone),
@@ -388,7 +404,7 @@ def _error_tile(view: EvaluationView) -> Tile | None:
         within, beyond = " What is left cannot be told from chance.", " The error is more than chance explains."
         meaning += within if error.within_chance else beyond
     return Tile(
-        f"Calibration error {view.when(view.final)}",
+        f"Calibration error{_whose(view)} {view.when(view.final)}",
         points(error.value),
         "points",
         _interval_strip(error, 0.0, zone),
@@ -406,7 +422,7 @@ def _halving_tile(view: EvaluationView) -> Tile | None:
     if view.about.weighted_by is not None:  # a share by weight is no number of samples
         hand = f"the least trusted {percent(share.value, 1)} by weight to a person: the others"
     return Tile(
-        "Share to set aside to halve the error rate",
+        f"Share to set aside to halve the error rate{_whose(view)}",
         fixed(100 * share.value, 1),
         "%",
         _interval_strip(share, 0.0, None),
@@ -422,7 +438,7 @@ def _accuracy_tile(view: EvaluationView) -> Tile | None:
     weighted = view.about.weighted_by is not None
     right = percent(accuracy.value, 1) if weighted else count(accuracy.value * accuracy.n)
     return Tile(
-        "Accuracy",
+        f"Accuracy{_whose(view)}",
         fixed(100 * accuracy.value, 1),
         "%",
         _interval_strip(accuracy, None, None),

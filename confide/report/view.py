@@ -11,7 +11,7 @@ from typing import Any
 
 from confide.checks import InputError
 from confide.report.words import count, same_scores, units_words
-from confide.results import LEVEL, About, ComparedRow, Curve, Evaluation, Measurement, MetricInfo, Sample
+from confide.results import LEVEL, About, ComparedRow, Comparison, Curve, Evaluation, Measurement, MetricInfo, Sample
 
 MOST_DRAWN = 5  # models in one drawing: there are five colours beside grey
 
@@ -206,10 +206,14 @@ class EvaluationView:
         """Samples of a role."""
         return [s for s in self.evaluation.samples if s.role == role]
 
+    def test(self, metric: str, first: ComparedRow, second: ComparedRow) -> Comparison | None:
+        """The paired test of two rows, either way round."""
+        sides = {first, second}
+        return next((c for c in self.evaluation.comparisons if c.metric == metric and {c.a, c.b} == sides), None)
+
     def beats(self, metric: str, winner: ComparedRow, other: ComparedRow) -> bool:
-        """Whether the Holm-corrected paired test, either way round, says that the first is better."""
-        sides = {winner, other}
-        test = next((c for c in self.evaluation.comparisons if c.metric == metric and {c.a, c.b} == sides), None)
+        """Whether their paired test, Holm-corrected, says that the first is better."""
+        test = self.test(metric, winner, other)
         return test is not None and test.p_holm < LEVEL and test.winner == winner
 
     def best(self, metric: str, rows: Iterable[ComparedRow]) -> ComparedRow | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from decimal import ROUND_HALF_UP, Decimal
+from itertools import accumulate
+from unicodedata import category, east_asian_width
 
 from markupsafe import Markup
 
@@ -153,7 +155,7 @@ def same_scores(score: str | None) -> tuple[str | None, ...]:
 
 
 def shorten(text: str, width: float, size: float = 12.0) -> str:
-    """Text that fits into so many pixels, with an ellipsis; a letter is about half its size wide.
+    """Text that fits into so many pixels, with an ellipsis; a Latin letter is about half its size wide.
 
     Args:
         text: the whole text.
@@ -168,7 +170,17 @@ def shorten(text: str, width: float, size: float = 12.0) -> str:
         'difficulty …'
     """
     room = max(int(width / (size * 0.53)), 3)
-    return text if len(text) <= room else text[: room - 1] + "…"
+    ends = list(accumulate(map(_letters, text)))
+    return text if not ends or ends[-1] <= room else text[: sum(end < room for end in ends)] + "…"
+
+
+def text_letters(text: str) -> int:
+    """How many Latin letters wide a text is: Chinese, Japanese and Korean ones count twice, marks on letters none."""
+    return sum(map(_letters, text))
+
+
+def _letters(letter: str) -> int:
+    return 2 if east_asian_width(letter) in "WF" else 0 if category(letter) == "Mn" else 1
 
 
 def plain_text(markup: str) -> str:

@@ -94,13 +94,18 @@ def test_a_damaged_evaluation_is_refused_in_one_line(tmp_path):
 
 def test_several_runs_keep_their_models_apart(tmp_path):
     for name in ("first", "second"):
-        small("focal", stages={"focal/temperature": f"T of {name}"}).save(tmp_path / name / "evaluation.json")
+        about = {"stages": {"focal/temperature": f"T of {name}"}, "commands": (f"confide evaluate {name}.npz",)}
+        small("focal", **about).save(tmp_path / name / "evaluation.json")
     found = gather([tmp_path / "first", tmp_path / "second" / "evaluation.json"])
     assert EvaluationView(found).models == ("focal (first)", "focal (second)")
     assert {str(c.a) for c in found.comparisons} == {"focal (first)/raw", "focal (second)/raw"}
     assert {p.model for p in found.operating_points} == {"focal (first)", "focal (second)"}
     assert found.about.stages["focal (second)/temperature"] == "T of second"
     assert found.about.title == "first, second"
+    made = ("confide evaluate first.npz", "confide evaluate second.npz")
+    assert found.about.commands[:2] == made
+    assert found.about.commands[2].startswith("confide report ")
+    assert found.about.commands[2].endswith("evaluation.json")
     assert "no paired test was made between them" in found.warnings[0]
 
 

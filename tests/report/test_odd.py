@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from confide import Predictions, evaluate
 from confide.report import render_report
 from confide.report.sections.decisions import decisions_section
 from confide.report.sections.provenance import provenance_section
@@ -273,3 +274,20 @@ def test_of_many_actions_and_groups_the_page_shows_some_and_counts_the_rest(eval
         assert (f"{left} more are in the table" in figure.note) == bool(left)
         assert ["site: s1" in figure.svg, "site: s4" in figure.svg] == [most > 3, True]
         assert all(f"s{k}" in str(figure.table) for k in range(5))
+
+
+def test_a_decision_costs_what_the_labels_say_where_there_are_labels(evaluation):
+    (decided,) = evaluation.decisions
+    titles = []
+    for seen in (True, False):
+        points = tuple(p if seen else replace(p, measured=math.nan) for p in decided.break_even)
+        view = EvaluationView(replace(evaluation, decisions=(replace(decided, break_even=points),)))
+        titles += [figure.title for figure in decisions_section(view).drawings if figure.name == "cost-by-share"]
+    assert titles == ["Deciding everything costs 0.320 each, by the labels",
+                      "Deciding everything costs 0.300 each, by the probabilities"]  # fmt: skip
+
+
+def test_pairs_are_not_told_to_be_split_by_classes():
+    text = check(evaluate(Predictions.from_pairs([1, 0, 1, 1] * 30, [0.9, 0.6, 0.8, 0.7] * 30), intervals=False))
+    assert "Classes are not known; these predictions hold only confidence and correctness." in text
+    assert "--by class" not in text

@@ -20,6 +20,8 @@ from confide.cli.main import VERBS
 from confide.report import notebook_view, page, render_report, side_by_side, write_report
 from confide.report.sections import SECTIONS
 from confide.report.sections.coverage import risk_text
+from confide.report.sections.trust import trust_section
+from confide.report.view import EvaluationView
 from confide.results import About, ComparedRow, Comparison, Evaluation, Measurement, Sample
 
 NASTY = '</script><script>alert("x")</script>'
@@ -300,6 +302,13 @@ def test_of_many_trust_scores_the_best_are_drawn_and_it_is_said():
     assert "s00" not in drawn
     assert "of 15 scores are drawn" in figure
     assert ">s00</th>" in figure  # in its table
+
+
+def test_every_metric_that_scores_are_compared_by_is_drawn_at_both_widths(evaluation):
+    figures = trust_section(EvaluationView(evaluation)).drawings
+    figure = next(f for f in figures if f.name == "scores")
+    for drawing in (figure.svg, figure.wide):
+        assert all(f">{title}, " in drawing for title in ("AUROC", "AURC", "FPR at 95\u202f% TPR"))
 
 
 def test_a_group_has_one_row_whatever_scores_rank_its_samples():

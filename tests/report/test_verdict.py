@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from confide.report.sections.reliability import class_title
+from confide.report.sections.reliability import class_title, sides_beyond_chance
 from confide.report.verdict import tiles, verdict
 from confide.report.view import EvaluationView
 from confide.results import (
@@ -143,6 +143,15 @@ def test_no_direction_when_the_interval_holds_zero_but_the_test_rejects():
     assert "calibration error is 3.1 points" in found.lead[0]
 
 
+def test_a_wide_gap_that_may_be_chance_is_not_said_to_be_none():
+    found = verdict(build(0.8, (0.063, -0.007, 0.133), 0.02, n=120))
+    assert found.direction == ""
+    assert found.sentence.endswith(
+        f"is right 80.0{THIN}%: confidence and accuracy differ at some levels of confidence; "
+        "on average chance alone may be why (−0.7 to +13.3 points)."
+    )
+
+
 def test_no_direction_when_the_test_does_not_reject():
     found = verdict(build(0.89, (0.03, 0.001, 0.059), 0.06))
     assert found.direction == ""
@@ -201,10 +210,28 @@ def test_an_evaluation_without_accuracy_says_so():
 def test_lead_says_error_before_after_chance_then_halving_then_best_model(evaluation):
     lead = [str(sentence) for sentence in verdict(EvaluationView(evaluation)).lead]
     assert len(lead) == 3
-    assert lead[0].startswith("After temperature scaling (T = ")
-    assert "would show 1.1" in lead[0]
+    assert lead[0].startswith("The calibration error is 3.1 points as trained and 0.9 after temperature scaling (T = ")
+    assert lead[0].endswith("would show 1.1.")
     assert lead[1] == f"Rejecting the least trusted 14.5{THIN}% halves the error rate."
     assert lead[2] == "Of the three models, <code>difficulty_entropy</code> has the best probabilities."
+
+
+@pytest.mark.parametrize(
+    ("p_holm", "words"),
+    [
+        (0.4, "The calibration error is 1.5 points as trained and 1.9 after temperature scaling, "
+              "which a paired test cannot tell apart; "),
+        (0.001, "After temperature scaling the calibration error rises from 1.5 to 1.9 points; "),
+    ],
+)  # fmt: skip
+def test_an_error_rises_only_where_the_paired_test_says_so(p_holm, words):
+    view = build(0.9, (0.002, -0.006, 0.010), 0.2, ece=0.015, after={"gap": 0.003, "ece": 0.019, "p": 0.01})
+    sides = ComparedRow("model", "raw"), ComparedRow("model", "temperature")
+    test = Comparison("ece_mass", *sides, 0.004, 0.001, 0.007, p_holm, p_holm, "a" if p_holm < 0.05 else None)
+    tested = EvaluationView(replace(view.evaluation, comparisons=(test,)))
+    assert verdict(tested).lead[0].startswith(words)
+    untested = EvaluationView(replace(view.evaluation, comparisons=()))
+    assert "scaling; a perfectly calibrated" in verdict(untested).lead[0]
 
 
 def test_two_errors_within_chance_neither_rise_nor_fall():
@@ -310,9 +337,14 @@ def test_runs_side_by_side_are_each_named_in_the_headline():
     found = verdict(EvaluationView(Evaluation(tuple(two), about=About(runs=("monday", "friday")))))
     expected = (
         "monday says 85.0 % and is right 80.0 %; friday says 68.0 % and is right 70.0 %: "
-        "confidence minus accuracy is +5.0 (+4.0 to +6.0), −2.0 (−3.0 to −1.0) points."
+        "confidence minus accuracy is +5.0 (+4.0 to +6.0) and −2.0 (−3.0 to −1.0) points."
     )
     assert found.sentence == expected.replace(" %", f"{THIN}%")
+    both = EvaluationView(Evaluation(tuple(two), about=About(runs=("monday", "friday"))))
+    assert [tile.label for tile in tiles(both)] == [
+        "Confidence minus accuracy of monday, as trained",
+        "Accuracy of monday",
+    ]
     four = two + run("sunday", 0.7, 0.09) + run("tuesday", 0.7, 0.001)
     found = verdict(EvaluationView(Evaluation(tuple(four), about=About(runs=("a", "b")))))
     assert found.sentence == (
@@ -335,7 +367,7 @@ def test_classes_of_calibrated_data_are_rarely_called_overconfident():
         right = rng.binomial(200, confidence) / 200
         gaps = {str(k): Measurement("confidence_gap", g, 200) for k, g in enumerate(confidence - right)}
         accuracy = {str(k): Measurement("accuracy", rate, 200) for k, rate in enumerate(right)}
-        claims += class_title(gaps, accuracy) != "No single class is clearly over- or underconfident"
+        claims += bool(sides_beyond_chance(gaps, accuracy))
     assert 0 < claims <= 0.05 * draws + 3 * (0.05 * 0.95 * draws) ** 0.5
 
 
@@ -351,16 +383,41 @@ def test_classes_of_samples_drawn_several_as_one_are_rarely_called_overconfident
             for k, g in enumerate(0.8 - right)
         }
         accuracy = {str(k): Measurement("accuracy", rate, 1200) for k, rate in enumerate(right)}
-        title = class_title(gaps, accuracy, drawn_alone=False, units=units)
-        claims += title != "No single class is clearly over- or underconfident"
+        claims += bool(sides_beyond_chance(gaps, accuracy, drawn_alone=False, units=units))
     assert 0 < claims <= 0.05 * draws + 3 * (0.05 * 0.95 * draws) ** 0.5
 
 
 def test_class_titles_count_tests_not_signs():
     def title(*gaps: float, rate: float = 0.8, when: str = "") -> str:
         rows = {str(k): Measurement("confidence_gap", g, 200) for k, g in enumerate(gaps)}
-        return class_title(rows, {name: Measurement("accuracy", rate, 200) for name in rows}, when)
+        sides = sides_beyond_chance(rows, {name: Measurement("accuracy", rate, 200) for name in rows})
+        return class_title(sides, len(rows), when)
 
     assert title(0.01, 0.01, 0.01) == "No single class is clearly over- or underconfident"
     assert title(0.1, 0.1, 0.1, when="Before calibration, ") == "Before calibration, every class is overconfident"
-    assert title(0.1, -0.1, 0.0) == "1 of 3 classes is overconfident, 1 of 3 classes is underconfident"
+    assert title(0.1, -0.1, 0.0) == "1 of 3 classes is overconfident, 1 underconfident"
+
+
+def test_classes_are_tested_one_after_another():
+    """By Holm: 7 points of 200 samples are beyond chance in two classes, and in twenty where the others are wide."""
+    accuracy = {str(k): Measurement("accuracy", 0.8, 200) for k in range(20)}
+    gaps = {str(k): Measurement("confidence_gap", 0.07 if k < 2 else 0.15, 200) for k in range(20)}
+    assert sides_beyond_chance({"0": gaps["0"], "1": gaps["1"]}, accuracy) == ["over", "over"]
+    assert len(sides_beyond_chance(gaps, accuracy)) == 20
+    narrow = {name: Measurement("confidence_gap", 0.07, 200) for name in gaps}
+    assert sides_beyond_chance(narrow, accuracy) == []
+
+
+def test_a_headline_does_not_call_well_calibrated_what_the_chart_by_class_denies():
+    view = build(0.9, (0.002, -0.006, 0.010), 0.4)
+    by_class = [
+        Measurement(metric, value, 400, "test", group=f"predicted={name}")
+        for name, gap in (("Bag", 0.1), ("Shirt", -0.1), ("Coat", 0.001))
+        for metric, value in (("accuracy", 0.8), ("confidence_gap", gap))
+    ]
+    rows = (*view.evaluation.measurements, *by_class)
+    expected = ": well calibrated over all classes together, as far as 4,000 images can tell, but not within 2 of them."
+    assert verdict(EvaluationView(replace(view.evaluation, measurements=rows))).sentence.endswith(expected)
+    fine = (*view.evaluation.measurements, *by_class[-2:])
+    sentence = verdict(EvaluationView(replace(view.evaluation, measurements=fine))).sentence
+    assert sentence.endswith(": well calibrated, as far as 4,000 images can tell.")

@@ -7,7 +7,7 @@ import pytest
 from confide.metrics import METRICS, explain, table_words
 from confide.report import render_report
 from confide.report.view import EvaluationView
-from confide.report.words import fixed, percent, with_unit
+from confide.report.words import fixed, percent, shorten, text_letters, with_unit
 from confide.results import About, Curve, Evaluation, Measurement
 
 
@@ -101,3 +101,12 @@ def test_a_column_of_the_training_log_is_named_after_its_metric():
     html = render_report(Evaluation((Measurement("accuracy", 0.9, 7),), (logged,)))
     assert "ECE, equal width, validation" in html
     assert "Accuracy, training" in html
+
+
+def test_names_are_shortened_by_how_wide_their_letters_are():
+    assert shorten("difficulty", 80) == "difficulty"
+    assert shorten("difficulty entropy", 80) == "difficulty …"
+    assert shorten("高精度画像認識", 80) == "高精度画像…"  # twice as wide as Latin letters
+    assert shorten("हिन्दी", 32) == "हिन्दी"  # six signs, two of them marks above or below another
+    assert text_letters("高a") == 3
+    assert shorten("", 80) == ""

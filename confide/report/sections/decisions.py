@@ -95,8 +95,8 @@ def _remaining(view: EvaluationView, result: DecisionResult) -> Figure:
     canvas.line(150, 30, 170, 30, "k1", 2.4)
     canvas.text(177, 34, "by the probabilities", "l")
     if measured:
-        canvas.polyline([(x(p.share), y(p.measured)) for p in points], "kw", 2)
-        canvas.line(150, 48, 170, 48, "kw", 2)
+        canvas.polyline([(x(p.share), y(p.measured)) for p in points], "ki", 2)
+        canvas.line(150, 48, 170, 48, "ki", 2)
         canvas.text(177, 52, "by the labels", "l")
     for point in points[:: max(1, len(points) // 25)]:
         seen = f", by the labels {_number(point.measured)}" if math.isfinite(point.measured) else ""
@@ -110,13 +110,13 @@ def _remaining(view: EvaluationView, result: DecisionResult) -> Figure:
         for p in points[:: max(1, len(points) // 25)]
     ]
     half = points[len(points) // 2]
-    alt = (
-        f"Cost that remains by share asked about: {_number(points[0].expected)} with none, "
-        f"{_number(half.expected)} with half."
-    )
+    # What was counted comes before what the probabilities foretell.
+    counted = measured and math.isfinite(points[0].measured)
+    costs = [_number(p.measured if counted else p.expected) for p in (points[0], half)]
+    alt = f"Cost that remains by share asked about: {costs[0]} with none, {costs[1]} with half."
     return Figure(
         "cost-by-share",
-        f"Deciding everything costs {_number(points[0].expected)} each",
+        f"Deciding everything costs {costs[0]} each, by the {'labels' if counted else 'probabilities'}",
         "What remains to be paid when the most doubtful are asked about, without the price of asking",
         canvas.render(alt),
         table(("Asked about", "Cost by the probabilities", "Cost by the labels", "Asking pays below"), rows),
@@ -139,7 +139,7 @@ def _price(result: DecisionResult) -> Figure:
     return Figure(
         "break-even",
         f"Asking about {percent(tenth.share)} pays below {_number(tenth.price)} each",
-        "Break-even: the price of asking at which one more question still pays",
+        "Break-even: the price of asking at which one more question still pays, by the probabilities",
         canvas.render(f"Break-even price of asking by share: {_number(tenth.price)} at {percent(tenth.share)}."),
         table(("Asked about", "Asking pays below"), [(percent(p.share), _number(p.price)) for p in points]),
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from markupsafe import Markup
 from scipy.special import bdtr, bdtrc, stdtr, stdtrit
@@ -26,7 +27,18 @@ from confide.report.draw import (
     ticks,
 )
 from confide.report.view import EvaluationView
-from confide.report.words import CHANCE, P_CALIBRATED, between, code, count, p_value, percent, points, shorten
+from confide.report.words import (
+    CHANCE,
+    P_CALIBRATED,
+    between,
+    code,
+    count,
+    p_value,
+    percent,
+    points,
+    shorten,
+    text_letters,
+)
 from confide.results import LEVEL, SEED_BAND, TAILS, Curve, Measurement, Z
 
 # The gap by class.
@@ -59,25 +71,26 @@ def class_figure(view: EvaluationView) -> Figure | None:
         before: Gaps = view.by_group("confidence_gap", grouping.kind, view.focus, view.before)
         after: Gaps = view.by_group("confidence_gap", grouping.kind, view.focus, view.after) if view.after else {}
         if before or after:
-            accuracy = view.by_group("accuracy", grouping.kind, view.focus, view.before if before else view.final)
-            return _class_figure(before, after, accuracy, grouping, view)
+            return _class_figure(before, after, grouping, view)
     return None
 
 
-def _class_figure(before: Gaps, after: Gaps, accuracy: Gaps, grouping: ClassGrouping, view: EvaluationView) -> Figure:
+def _class_figure(before: Gaps, after: Gaps, grouping: ClassGrouping, view: EvaluationView) -> Figure:
     first = before or after
     names = sorted(first, key=lambda name: -abs(first[name].value))
     shown = sorted(names[:MOST_CLASSES], key=lambda name: -first[name].value)
     more = f"; the {MOST_CLASSES} farthest of {len(names)}, the rest in the table" if len(names) > MOST_CLASSES else ""
     notes = ["hollow before, filled after"] * bool(before and after)
-    notes += ["95 % intervals"] * any(m.has_interval for gaps in (before, after) for m in gaps.values())
+    notes += ["95 % intervals"] * any(m.has_interval for gaps in (before, after) for m in gaps.values())
     how = "".join(f"; {note}" for note in notes)
     far = names[0]
     alt = f"Dot plot. {grouping.subtitle}; farthest is {far} with {points(first[far].value, sign=True)} points."
     title = "Confidence minus recall by class"
     if grouping.calibration:
         when = "Before calibration, " if before and after else ""
-        title = class_title(first, accuracy, when, drawn_alone=view.drawn_alone, units=view.about.units)
+        title = class_title(class_sides(view, view.before if before else view.final), len(first), when)
+        if len(first) > 1:
+            how += f"; the heading counts tests corrected for {len(first)} classes"
     return Figure(
         "by-class",
         title,
@@ -90,26 +103,39 @@ def _class_figure(before: Gaps, after: Gaps, accuracy: Gaps, grouping: ClassGrou
     )
 
 
-def class_title(
-    gaps: Gaps, accuracy: Gaps, when: str = "", *, drawn_alone: bool = True, units: int | None = None
-) -> str:
-    """How many classes are over- or underconfident beyond chance, by exact tests with a joint level (Bonferroni).
+def class_title(sides: Sequence[str], number: int, when: str = "") -> str:
+    """How many of a number of classes are over- or underconfident beyond chance."""
+    parts = []
+    for side in ("over", "under"):
+        if many := sides.count(side):
+            parts.append(f"{many} {side}confident" if parts else f"{_classes(many, number)} {side}confident")
+    sentence = when + (", ".join(parts) if parts else "no single class is clearly over- or underconfident")
+    return sentence[0].upper() + sentence[1:]
+
+
+def class_sides(view: EvaluationView, stage: str) -> list[str]:
+    """`over` or `under` for every predicted class of the model in focus that is so beyond chance at a stage."""
+    gaps, accuracy = (view.by_group(word, "predicted", view.focus, stage) for word in ("confidence_gap", "accuracy"))
+    return sides_beyond_chance(gaps, accuracy, drawn_alone=view.drawn_alone, units=view.about.units)
+
+
+def sides_beyond_chance(gaps: Gaps, accuracy: Gaps, *, drawn_alone: bool = True, units: int | None = None) -> list[str]:
+    """The sides of the classes that are over- or underconfident beyond chance, by exact tests, Holm-corrected.
 
     Of weighted samples, or several drawn as one, the interval of the gap must exclude 0 at that level too.
     """
-    sides, level = [], LEVEL / (2 * len(gaps))
+    tails = []
     for name in gaps.keys() & accuracy.keys():
         n, rate = gaps[name].n, accuracy[name].value
         # Of all that are right with these probabilities, the binomial of their mean has the heaviest tails
         # (Hoeffding, 1956), so its tail bounds that of a calibrated model.
         right, mean = round(rate * n), min(max(rate + gaps[name].value, 0.0), 1.0)
-        tails = {"over": float(bdtr(right, n, mean)), "under": float(bdtrc(right - 1, n, mean)) if right else 1.0}
-        clear = drawn_alone or _gap_tail(gaps[name], units) < level
-        sides += [side for side, tail in tails.items() if clear and tail < level]
-    counted = [(sides.count(side), side) for side in ("over", "under")]
-    parts = [f"{_classes(number, len(gaps))} {side}confident" for number, side in counted if number]
-    sentence = when + (", ".join(parts) if parts else "no single class is clearly over- or underconfident")
-    return sentence[0].upper() + sentence[1:]
+        over, under = float(bdtr(right, n, mean)), float(bdtrc(right - 1, n, mean)) if right else 1.0
+        tail = min(over, under) if drawn_alone else max(min(over, under), _gap_tail(gaps[name], units))
+        tails.append((tail, "over" if over < under else "under"))
+    tails.sort()
+    beyond = takewhile(lambda k: 2 * tails[k][0] < LEVEL / (len(gaps) - k), range(len(tails)))
+    return [tails[k][1] for k in beyond]
 
 
 def _gap_tail(gap: Measurement, units: int | None) -> float:
@@ -145,7 +171,7 @@ def _class_canvas(before: Gaps, after: Gaps, shown: list[str], calibration: bool
     known = [m for g in (before, after) for name in shown if (m := g.get(name))]
     values = [100 * v for m in known for v in (m.value, m.low, m.high) if math.isfinite(v)]
     marks = ticks(min(0.0, *values), max(0.0, *values), 5)
-    left = min(136, max(60, 7 * max(len(name) for name in shown)))
+    left = min(136, max(60, 7 * max(map(text_letters, shown))))
     floor = 18 + 24 * len(shown)
     canvas = Canvas(PHONE, floor + 26)
     scale = Scale(marks[0], marks[-1], left + 14, PHONE - 12)
@@ -384,12 +410,12 @@ def smooth_figures(view: EvaluationView) -> tuple[Figure, ...]:
         return ()
     last = lines[-1][1]
     width = points(last.columns["width"][0])
-    band = "; band: 95 % of calibrated models, at each confidence" if "band_low" in last.columns else ""
+    band = "; band: 95 % of calibrated models, at each confidence" if "band_low" in last.columns else ""
     band += "; around the lines: all seeds" if "accuracy" + SEED_BAND[0] in last.columns else ""
     whole = Figure(
         "smooth",
         "The same without bins",
-        f"Accuracy against confidence, smoothed over about ± {width} points{band}",
+        f"Accuracy against confidence, smoothed over about ± {width} points{band}",
         smooth_diagram(view, lines, 0.0).render(f"Reliability curve without bins: {_farthest(last)}."),
         _smooth_table(view, lines, 5),
     )

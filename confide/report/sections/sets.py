@@ -119,7 +119,7 @@ def _coverage(view: EvaluationView, result: SetResult) -> Figure | None:
     return Figure(
         "set-coverage",
         title,
-        f"Covered share with its exact 95 % interval; the line is the promise of {percent(result.coverage, 1)}; hollow "
+        f"Covered share with its exact 95 % interval; the line is the promise of {percent(result.coverage, 1)}; hollow "
         "where no promise was made",
         _draw_coverage(view, result, drawn).render(alt),
         table(("Group", "Count", "Covered", "95 % interval", "Mean size", "Promise"), rows),

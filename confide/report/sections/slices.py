@@ -43,7 +43,7 @@ def slices_section(view: EvaluationView) -> SlicesSection:
         Figure(
             "slices",
             f"{number} of samples whose confidence is wrong beyond chance",
-            "Confidence minus accuracy, points, 95 % intervals; chosen on one half of the samples, shown on the other",
+            "Confidence minus accuracy, points, 95 % intervals; chosen on one half of the samples, shown on the other",
             _canvas(shown, PHONE).render(alt),
             table(("Slice", "Gap, points", "95 % interval", "p, Holm-corrected", "n"), rows),
             wide=_canvas(shown, WIDE).render(alt),

@@ -385,7 +385,7 @@ def _compared(view: EvaluationView, scores: list[str], stage: str) -> Figure:
             view.when(stage),
             "; whiskers: 95 % intervals" if any(m.has_interval for m in measured) else "",
         ),
-        _panels(view, drawn, metrics[:2], stage, PHONE, best).render(alt),
+        _panels(view, drawn, metrics, stage, PHONE, best).render(alt),
         table(header, rows),
         wide=_panels(view, drawn, metrics, stage, 560, best).render(alt),
         note=left_out if len(drawn) < len(order) else "",
@@ -411,33 +411,36 @@ def _best_score(view: EvaluationView, scores: list[str], stage: str) -> tuple[st
 def _panels(
     view: EvaluationView, order: list[str], metrics: list[MetricInfo], stage: str, width: int, best: str | None
 ) -> Canvas:
-    step = 34 if width == PHONE else 46
+    """A panel a metric, side by side, or one below the other where the page is narrow."""
+    stacked = width == PHONE
+    step = 34 if stacked else 46
     height = 20 + step * len(order)
-    canvas = Canvas(width, height + 18)
     left, gap = 104, 30
-    each = (width - left - 14 - gap * (len(metrics) - 1)) / len(metrics)
+    each = width - left - 14 if stacked else (width - left - 14 - gap * (len(metrics) - 1)) / len(metrics)
+    panel = height + 42
+    canvas = Canvas(width, height + 18 + (panel * (len(metrics) - 1) if stacked else 0))
     for place, info in enumerate(metrics):
-        start = left + place * (each + gap)
+        start, top = (left, panel * place) if stacked else (left + place * (each + gap), 0)
         measured = {s: m for s in order if (m := view.find(info.word, stage=stage, score=s))}
         ends = [info.scale * v for m in measured.values() for v in (m.value, m.low, m.high) if math.isfinite(v)]
-        marks = ticks(min(ends), max(ends), 4 if width > PHONE else 3)
+        marks = ticks(min(ends), max(ends), 4)
         scale = Scale(marks[0], marks[-1], start, start + each)
-        title = info.title if width > PHONE else info.title.split(" ")[0]
-        canvas.text(start, 10, f"{title}, {info.unit} {info.arrow}", "l")
+        canvas.text(start, top + 10, f"{info.title}, {info.unit} {info.arrow}", "l")
         room = max(len(tick_text(value, marks)) for value in marks) * 7 * len(marks) < each + gap
         for value in marks:
-            canvas.line(scale(value), 20, scale(value), height, "g")
+            canvas.line(scale(value), top + 20, scale(value), top + height, "g")
             if room or value in (marks[0], marks[-1]):
-                canvas.text(scale(value), height + 14, tick_text(value, marks), "m")
+                canvas.text(scale(value), top + height + 14, tick_text(value, marks), "m")
         for row, score in enumerate(order):
+            y = top + 20 + step * (row + 0.5)
             if score in measured:
-                m, y = measured[score], 20 + step * (row + 0.5)
+                m = measured[score]
                 colour = "1" if score == best else "g"
                 canvas.whisker(scale, y, m, info.scale, colour)
                 canvas.dot(scale(info.scale * m.value), y, f"f{colour}", 4.5)
                 canvas.value(
                     scale(info.scale * m.value), y, f"{score_name(score)}, {info.title}: {value_words(info, m)}"
                 )
-    for row, score in enumerate(order):
-        canvas.text(0, 24 + step * (row + 0.5), shorten(score_name(score), left - 8), "b" if score == best else "l")
+            if stacked or not place:
+                canvas.text(0, y + 4, shorten(score_name(score), left - 8), "b" if score == best else "l")
     return canvas
