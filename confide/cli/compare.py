@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import math
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from confide.cli.shared import WEIGHTS, load_predictions, print_json, text_table, weights_text
+
+if TYPE_CHECKING:
+    from confide.evaluation import Comparison
+    from confide.evaluation.seeds import GroupComparison
 
 EXAMPLE = (
     "  confide compare before.parquet after.parquet\n"
@@ -52,15 +57,20 @@ def run(args: argparse.Namespace) -> None:
         rows = []
         for c in comparisons:
             if (c.a, c.b) == pair:
-                between = f"{c.low:+.4f} to {c.high:+.4f}"
-                p_values = [f"{c.p_value:.4f}", f"{c.p_holm:.4f}"]
-                rows.append([c.metric, f"{c.difference:+.4f}", between, *p_values, str(c.winner or "-")])
+                rows.append([c.metric, f"{c.difference:+.4f}", *test_cells(c), str(c.winner or "-")])
         header = [f"{pair[1]} minus {pair[0]}", "difference", "95 % interval", "p", "p (Holm)", "better"]
         print(text_table(header, rows) + "\n")
     first = next(iter(records.values()))
     if not first.has_labels and first.ids.tolist() == list(range(len(first))):
         print("note: without ids and labels the samples are paired by their place in the files")
     print(f"{len(first):,} samples{weights_text(first)}; better only where the Holm-corrected p is below {LEVEL}")
+
+
+def test_cells(row: Comparison | GroupComparison) -> list[str]:
+    """Interval, p and corrected p of a difference; dashes where nothing can be said."""
+    if math.isnan(row.p_value):
+        return ["-", "-", "-"]
+    return [f"{row.low:+.4f} to {row.high:+.4f}", f"{row.p_value:.4f}", f"{row.p_holm:.4f}"]
 
 
 def against(args: argparse.Namespace) -> None:
@@ -87,9 +97,7 @@ def against(args: argparse.Namespace) -> None:
             mean_text(row.mean_a, row.sd_a, row.chance_a),
             mean_text(row.mean_b, row.sd_b, row.chance_b),
             f"{row.difference:+.4f}",
-            f"{row.low:+.4f} to {row.high:+.4f}",
-            f"{row.p_value:.4f}",
-            f"{row.p_holm:.4f}",
+            *test_cells(row),
             {"a": names[0], "b": names[1]}.get(row.better or "", "-"),
         ]
         for row in rows

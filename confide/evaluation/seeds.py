@@ -128,18 +128,26 @@ def _better(row: GroupComparison, direction: str) -> str:
 
 def _compared(metric: str, a: Sequence[Estimate], b: Sequence[Estimate], design: Design) -> GroupComparison:
     of_a, of_b = (np.array([estimate.value for estimate in side]) for side in (a, b))
+    difference = float(of_b.mean() - of_a.mean())
+    means = (float(of_a.mean()), float(of_a.std(ddof=1)), float(of_b.mean()), float(of_b.std(ddof=1)))
+    if len(a) == len(b):
+        of_seeds = [float((of_b - of_a).var(ddof=1)) / len(a)]
+    else:
+        of_seeds = [float(values.var(ddof=1)) / len(values) for values in (of_a, of_b)]
+    seed_deviation, levels = math.sqrt(sum(of_seeds)), (_mean_chance(a), _mean_chance(b))
+    if any(estimate.influence is None and estimate.draws is None for estimate in (*a, *b)):
+        # A value is missing, or no interval of it would hold.
+        nothing = math.nan
+        return GroupComparison(
+            metric, *means, difference, nothing, nothing, seed_deviation, nothing, nothing, nothing, None, *levels
+        )
     moves_a, moves_b = (np.stack([_moves(estimate) for estimate in side]) for side in (a, b))
     by_influence = all(estimate.influence is not None for estimate in (*a, *b))
 
     def variance(moves: Floats) -> float:
         return spread_of(Influence(moves), design).variance if by_influence else float(np.nanvar(moves))
 
-    if len(a) == len(b):
-        sides = [moves_b - moves_a]
-        of_seeds = [float((of_b - of_a).var(ddof=1)) / len(a)]
-    else:
-        sides = [moves_a, moves_b]
-        of_seeds = [float(values.var(ddof=1)) / len(values) for values in (of_a, of_b)]
+    sides = [moves_b - moves_a] if len(a) == len(b) else [moves_a, moves_b]
     of_samples = variance(moves_b.mean(axis=0) - moves_a.mean(axis=0))
     # A run's own sample noise is in the spread over runs already.
     own_noise = sum(
@@ -150,13 +158,12 @@ def _compared(metric: str, a: Sequence[Estimate], b: Sequence[Estimate], design:
     n = moves_a.shape[1]
     freedoms = [len(side) - 1.0 for side in sides]
     spread = _joint_spread([*of_seeds, of_samples], [*freedoms, max(n - 1.0, 1.0)], n)
-    difference = float(of_b.mean() - of_a.mean())
     low, high = mean_interval(difference, spread)
     p_value = student_tail(difference, spread)
-    deviations = math.sqrt(sum(of_seeds)), math.sqrt(of_samples)
-    means = (float(of_a.mean()), float(of_a.std(ddof=1)), float(of_b.mean()), float(of_b.std(ddof=1)))
-    levels = (_mean_chance(a), _mean_chance(b))
-    return GroupComparison(metric, *means, difference, low, high, *deviations, p_value, p_value, None, *levels)
+    sample_deviation = math.sqrt(of_samples)
+    return GroupComparison(
+        metric, *means, difference, low, high, seed_deviation, sample_deviation, p_value, p_value, None, *levels
+    )
 
 
 def _mean_chance(side: Sequence[Estimate]) -> float | None:

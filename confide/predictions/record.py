@@ -683,6 +683,9 @@ class Predictions:
         Returns:
             Another record.
 
+        Raises:
+            InputError: logits are given, for which there is `with_logits`.
+
         Example:
             >>> confide.Predictions([[2.0, 0.0]], [0]).replace(split="val")
             <Predictions on 'val': 1 samples, 2 classes, logits>

@@ -260,25 +260,25 @@ class SetScore:
 def label_scores(scores: Sequence[SetScore], predictions: Predictions, labels: Tensor) -> Floats:
     """The score of every sample's label by each of several options of one method, which share the order of classes."""
     first, classes = scores[0], labels.cpu().numpy()
-    found = np.empty((len(scores), len(predictions)))
+    scored = np.empty((len(scores), len(predictions)))
     for rows, probs, draws in first._blocks(predictions):
         own = classes[rows][:, None]
         if not first.method.spec.ordered:
             likelihoods = np.take_along_axis(probs, own, axis=1)
-            found[:, rows] = [score._scores(likelihoods, draws)[:, 0] for score in scores]
+            scored[:, rows] = [score._scores(likelihoods, draws)[:, 0] for score in scores]
             continue
         place = _rank_of(probs, own)
         if first.rank_alone:
-            found[:, rows] = [score._ranked(probs)[place[:, 0]] for score in scores]
+            scored[:, rows] = [score._ranked(probs)[place[:, 0]] for score in scores]
             continue
-        block, unseen = found[:, rows], np.ones(len(probs), dtype=bool)
+        block, unseen = scored[:, rows], np.ones(len(probs), dtype=bool)
         for order in _orders(probs, unseen):
             held = order.take(order.count > place[order.rows, 0])
             ordered = held.with_draws(draws)
             for k, score in enumerate(scores):
                 block[k, held.rows] = np.take_along_axis(score._of(ordered), place[held.rows], axis=1)[:, 0]
             unseen[held.rows] = False
-    return found
+    return scored
 
 
 def summed_sizes(scores: Sequence[SetScore], predictions: Predictions, limits: Sequence[float]) -> NDArray[np.int64]:

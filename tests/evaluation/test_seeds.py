@@ -34,6 +34,23 @@ def test_the_interval_holds_the_truth_as_often_as_it_says(settings):
     assert sum(row.better is not None for row in rows) <= 20
 
 
+def test_of_the_largest_gap_groups_have_means_and_no_interval():
+    a, b = groups(np.random.default_rng(3))
+    row = compare_groups(a, b, metrics=["mce"])[0]
+    assert row.difference == row.mean_b - row.mean_a != 0
+    assert row.sd_seeds > 0
+    assert np.isnan([row.low, row.high, row.sd_samples, row.p_value, row.p_holm]).all()
+    assert row.better is None
+
+
+def test_a_run_whose_value_is_missing_leaves_no_test():
+    a, b = groups(np.random.default_rng(3))
+    a[0] = Predictions.from_pairs(np.ones(300, dtype=bool), np.linspace(0.5, 0.9, 300))  # without errors no AUROC
+    row = compare_groups(a, b, metrics=["auroc"])[0]
+    assert np.isnan([row.difference, row.low, row.p_value]).all()
+    assert row.better is None
+
+
 def test_a_real_gain_is_found_and_its_parts_are_told():
     a, b = groups(np.random.default_rng(1), sizes=(5, 5), n=2000, of_seeds=0.05, gain=1.0)
     rows = {row.metric: row for row in compare_groups(a, b, metrics=["accuracy", "aurc"])}

@@ -90,16 +90,27 @@ def inputs_of_commands() -> Path:
 
 
 def printed(*words: str) -> Any:
-    """What a command prints in a folder with small files; the workers of an engine are this process."""
+    """What a command prints in a folder with small files; the workers of an engine are this process.
+
+    Progress, which only slow work shows, depends on the machine and is left out.
+    """
     from confide import scale
     from confide.cli.main import main
+    from confide.progress import Progress
+
+    def unseen(progress: Progress, by: int = 1, note: str = "") -> None:
+        pass
 
     def map_items(function: Callable[[Any], Any], items: Any, *, engine: str, workers: int, what: str) -> None:
         print(f"{engine}, {workers} workers: {what}, {len(items)}")
         for item in items:
             function(item)
 
-    with TemporaryDirectory() as name, patch.object(scale, "map_items", map_items):
+    with (
+        TemporaryDirectory() as name,
+        patch.object(scale, "map_items", map_items),
+        patch.object(Progress, "step", unseen),
+    ):
         folder = Path(name).resolve() / "work"
         shutil.copytree(inputs_of_commands(), folder)
         out, err = StringIO(), StringIO()

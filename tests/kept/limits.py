@@ -269,7 +269,7 @@ def _drifts() -> Any:
     """Distances from a reference: of classes that are new, alone or gone, and of numbers at their quantiles."""
     from confide.monitor import estimates
 
-    classes = [estimates._class_drift(*own) for own in (
+    classes = [estimates._class_drift(np.array(own), counts) for own, counts in (
         ((0, 1, 1), (5, 5)), ((0, 0), (5,)), ((0, 3), (5, 5)), ((0, 1, 2), (5, 5, 0, 7)), ((2,), (3, 3, 3)),
     )]  # fmt: skip
     known = tuple(np.linspace(0, 1, 11).tolist())
