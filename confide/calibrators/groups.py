@@ -298,6 +298,8 @@ def _tried(calibrator: Calibrator) -> Calibrator:
     classes, dim = calibrator.num_classes, calibrator.feature_dim
     if not 2 <= classes <= MOST_CLASSES or not 0 <= (dim or 0) <= MOST_CLASSES:
         raise ValueError(f"num_classes is {classes}, feature_dim is {dim}")
+    if not all(bool(torch.isfinite(value).all()) for value in calibrator.values.values()):
+        raise ValueError("its values are not finite")
     evidence = None
     if CALIBRATORS.get(calibrator.word).spec.wants != "nothing":
         opinions = {name: torch.full((2, classes), -math.log(classes)) for name in calibrator.opinions}

@@ -21,7 +21,7 @@ from confide.numerics.binning import binned_error, binned_errors, mass_starts, w
 from confide.numerics.binomial import wilson_interval
 from confide.random import generator
 from confide.results import TAILS, Curve, Z
-from confide.types import AnyArray, Floating, Floats, Indices
+from confide.types import AnyArray, Floats, Indices
 
 MOST_POINTS = 300
 RELIABILITY_BINS = (10, 15, 20)

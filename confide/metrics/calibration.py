@@ -87,9 +87,7 @@ class Binned:
         unit = view.base.design.clusters
         if unit is not None and ordered.order is not None:
             unit = np.unique(unit[ordered.order], return_inverse=True)[1].reshape(-1)
-        return cls(
-            index, bins, lambda at: np.asarray(ordered.at(at), np.float64), ~wrong, weight, ordered.order, unit
-        )
+        return cls(index, bins, lambda at: np.asarray(ordered.at(at), np.float64), ~wrong, weight, ordered.order, unit)
 
     @property
     def sure(self) -> Floats:

@@ -30,6 +30,18 @@ def test_a_calibrator_without_a_field_is_one_line_and_no_bare_key_error(tmp_path
         calibrators.load(tmp_path / "c.json")
 
 
+def test_training_rows_of_a_saved_calibrator_that_are_no_numbers_are_refused(tmp_path, held_out):
+    features = confide.Features(held_out.logits.numpy(), held_out.labels.numpy(), held_out.ids, "pixels")
+    fitted = calibrators.fit("procal", held_out, features=features, fitted=features)
+    fitted.save(tmp_path / "c.json")
+    record = json.loads((tmp_path / "c.json").read_text())
+    for number in (float("nan"), float("inf")):
+        record["values"]["points"]["data"][0] = number
+        (tmp_path / "c.json").write_text(json.dumps(record))
+        with pytest.raises(InputError, match="its values are not finite"):
+            calibrators.load(tmp_path / "c.json")
+
+
 def test_a_damaged_operating_point_is_one_line(tmp_path, held_out):
     confide.operating_point(held_out, risk=0.4).save(tmp_path / "point.json")
     record = json.loads((tmp_path / "point.json").read_text())
