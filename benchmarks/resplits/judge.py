@@ -682,7 +682,7 @@ def page(results: list[dict[str, Any]], losses: Mapping[str, np.ndarray]) -> str
 
 
 def untrained_rivals(results: list[dict[str, Any]], epochs: int) -> list[str]:
-    """Rivals that take trainings of their own and have none of this length, so that targets are not held against them."""
+    """Rivals with trainings of their own and none of this length: targets are not held against them."""
     known = rivals(results, epochs)
     missing = [name for name in ("pair", "MC dropout") if not any(title.startswith(name) for title in known)]
     return ["", f"Not trained for {epochs} epochs, and so not among the best: {', '.join(missing)}."] if missing else []
