@@ -98,7 +98,7 @@ class Facts:
         Confidences that float64 cannot tell apart stay equal: below 2e-9 the doubt is a multiple of 2^-53.
         """
         narrow = self.doubt is not None and self.doubt.dtype != torch.float64
-        unsure = np.empty(len(self.confidence), dtype=np.float32 if narrow else np.float64)
+        unsure: NDArray[np.floating] = np.empty(len(self.confidence), dtype=np.float32 if narrow else np.float64)
         for first in range(0, len(unsure), CACHED):
             part = slice(first, first + CACHED)
             np.subtract(1.0, self.sureness(part), out=unsure[part], casting="same_kind")
@@ -303,7 +303,7 @@ def facts_of(
                 view = {name: vector[block] for name, vector in out.items()}
                 ready, block_labels = weights[:size], None if truth is None else truth[block]
                 scale = fill(values[block], block_labels, top, view, shifted[:size], ready)
-                if right is not None:
+                if right is not None and block_labels is not None:
                     np.equal(top, block_labels, out=right[block])
                 if own is not None:
                     own.add(ready, scale, view["confidence"], top, mask[:size])

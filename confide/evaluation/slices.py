@@ -29,7 +29,7 @@ from confide.predictions import Predictions, feature_rows
 from confide.random import sample_keys, uniform
 from confide.records import Features, Scores, rows_of
 from confide.results import LEVEL, Measurement, Z
-from confide.types import Columns, Flags, Floats, Indices, JsonObject
+from confide.types import Columns, Flags, Floats, JsonObject
 
 FEWEST = 30
 """Samples of a slice in the half that proposes it."""
@@ -300,7 +300,7 @@ def _candidates(attributes: Sequence[SampleGroups], gaps: Floats, rows: Flags) -
     sets += list(combinations(range(len(attributes)), 2))
     for chosen in sets:
         sizes = [len(attributes[k].names) for k in chosen]
-        code: Indices = index[chosen[0]] if len(chosen) == 1 else index[chosen[0]] * sizes[1] + index[chosen[1]]
+        code = index[chosen[0]] if len(chosen) == 1 else index[chosen[0]] * sizes[1] + index[chosen[1]]
         counts = np.bincount(code, minlength=math.prod(sizes))
         sums = np.bincount(code, gap, minlength=math.prod(sizes))
         for value in np.flatnonzero(counts >= FEWEST):

@@ -152,7 +152,7 @@ class Binned:
         if norm == 1:
             if self.unit is None:
                 squares = self.sums(lambda part: self.residual_of(part) ** 2, power=2)
-                within = squares / total**2 - (share * gap) ** 2 * full / len(self.hits)
+                within: Floats = squares / total**2 - (share * gap) ** 2 * full / len(self.hits)
             else:
                 within = self.noise(gap, total)
             folded = Folded.of(share * gap, np.maximum(within, 0.0))
@@ -174,8 +174,8 @@ class Binned:
                 without_noise=math.sqrt(squared.without_noise or 0.0),
             )
         # A bin of one sample shows no spread: each bin gets the variance of one sample more, drawn from its confidence.
-        mean = np.where(full, self.sums(self.sure_of) / np.where(full, count, 1.0), 0.0)
-        prior = mean * (1 - mean) / self.effective_counts() ** 2
+        sure = np.where(full, self.sums(self.sure_of) / np.where(full, count, 1.0), 0.0)
+        prior = sure * (1 - sure) / self.effective_counts() ** 2
         variance = self.noise(gap, total) / share**2 + prior
         folded = Folded.of(gap, variance)
         part = (

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -59,11 +59,11 @@ class Influence:
             return out
 
         errors = None if self.errors is None else sampled(self.errors)
-        return Influence(sampled(self.psi), errors=errors, **self._about())
+        return self._beside(Influence(sampled(self.psi), errors=errors))
 
-    def _about(self) -> dict[str, float | None]:
-        """What is known beside the rows."""
-        return {"noise": self.noise, "one_error": self.one_error, "without_noise": self.without_noise}
+    def _beside(self, other: Influence) -> Influence:
+        """Another with what is known here beside the rows."""
+        return replace(other, noise=self.noise, one_error=self.one_error, without_noise=self.without_noise)
 
     @property
     def squares(self) -> float:
@@ -102,7 +102,7 @@ class PartedInfluence(Influence):
         return sum(Influence(psi).squares for psi in self._parts())
 
     def of_samples(self) -> Influence:
-        return Influence(np.concatenate(list(self._parts())), order=self.order, **self._about()).of_samples()
+        return self._beside(Influence(np.concatenate(list(self._parts())), order=self.order)).of_samples()
 
     def _parts(self) -> Iterator[Floats]:
         return (self.psi_of(slice(k, min(k + MANY_SAMPLES, self.n))) for k in range(0, self.n, MANY_SAMPLES))
@@ -419,7 +419,7 @@ class StepInfluence(Influence):
     def of_samples(self) -> Influence:
         assert self.steps is not None
         rows = self.steps.index + len(self.steps.mass) * self.steps.ordered.wrong
-        return Influence(self.psi, None, rows, self.order, self.errors, None, **self._about()).of_samples()
+        return self._beside(Influence(self.psi, rows=rows, order=self.order, errors=self.errors)).of_samples()
 
 
 def tail_sums(values: Floats) -> Floats:

@@ -54,7 +54,7 @@ class Sorted:
 
     def at(self, places: Any) -> Floating:
         """The scores at a slice or an array of positions."""
-        stored = self.stored[places]
+        stored: Floating = self.stored[places]
         return 1.0 + stored.astype(np.float64) if self.less_one else stored
 
     def below(self, edges: Floats, *, closed: bool) -> Indices:
@@ -217,7 +217,7 @@ def segments(same: Flags, wrong: Flags) -> tuple[Indices, Flags]:
 
 def places_before(cut: Flags, kind: type[np.int32] | type[np.int64]) -> Indices:
     """How many lie before each cut, and how many there are; cuts are between neighbours."""
-    places = np.empty(np.count_nonzero(cut) + 1, dtype=kind)
+    places: Indices = np.empty(np.count_nonzero(cut) + 1, dtype=kind)
     found = 0
     for first in range(0, len(cut), MANY_SAMPLES):
         inner = np.flatnonzero(cut[first : first + MANY_SAMPLES])

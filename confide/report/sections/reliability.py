@@ -105,7 +105,7 @@ def _class_figure(before: Gaps, after: Gaps, grouping: ClassGrouping, view: Eval
 
 def class_title(sides: Sequence[str], number: int, when: str = "") -> str:
     """How many of a number of classes are over- or underconfident beyond chance."""
-    parts = []
+    parts: list[str] = []
     for side in ("over", "under"):
         if many := sides.count(side):
             parts.append(f"{many} {side}confident" if parts else f"{_classes(many, number)} {side}confident")
