@@ -154,9 +154,11 @@ class Ranks:
 
     def errors_at(self, accepted: AnyArray) -> Floats:
         """Errors among so many accepted, rising evenly within a segment."""
-        place = np.searchsorted(self.accepted, accepted)
-        # Only the segments around: as numbers in double precision all would take more memory than the samples do.
-        held = np.unique(np.clip(np.concatenate((place - 1, place, place + 1)), 0, len(self.accepted) - 1))
+        held: Any = slice(None)
+        if len(self.accepted) > SEGMENTS:
+            # Only those around: as numbers in double precision all would take more memory than the samples do.
+            place = np.searchsorted(self.accepted, accepted)
+            held = np.unique(np.clip(np.concatenate((place - 1, place, place + 1)), 0, len(self.accepted) - 1))
         counts, errors = (np.append(0.0, v[held]) for v in (self.accepted, self.errors))
         return np.asarray(np.interp(accepted, counts, errors), dtype=np.float64)
 

@@ -13,6 +13,7 @@ from confide.checks import InputError
 from confide.evaluation import join
 from confide.evaluation.evaluate import MOST_GROUPS, column_groups
 from confide.metrics import table_words
+from confide.predictions import LogitOutputs
 from confide.results import About
 
 
@@ -447,3 +448,12 @@ def test_a_column_is_grouped_by_up_to_a_hundred_values():
     assert len(column_groups("site", np.arange(MOST_GROUPS)).names) == MOST_GROUPS == 100
     with pytest.raises(InputError, match="at most 100 different values to group by, got 101"):
         column_groups("site", np.arange(MOST_GROUPS + 1))
+
+
+def test_an_evaluation_read_the_outputs_twice(monkeypatch):
+    """One asked for all facts after the others had made do with the core of them: twice the time and memory."""
+    passes = []
+    first = LogitOutputs.facts
+    monkeypatch.setattr(LogitOutputs, "facts", lambda *args, **options: passes.append(1) or first(*args, **options))
+    confide.evaluate(simulated())
+    assert len(passes) == 1
