@@ -9,7 +9,7 @@ themselves are weighted there are no runs: every score is a step. Their weights 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from typing import Any, TypeVar
@@ -162,14 +162,22 @@ class Ranks:
         counts, errors = (np.append(0.0, v[held]) for v in (self.accepted, self.errors))
         return np.asarray(np.interp(accepted, counts, errors), dtype=np.float64)
 
-    def parts(self) -> Iterator[RankPart]:
-        """All segments, some at a time."""
-        for first in range(0, len(self.accepted), SEGMENTS):
-            part, held = slice(first, first + SEGMENTS), slice(max(first - 1, 0), first + SEGMENTS)
-            reached, missed = (v[held].astype(np.float64) for v in (self.accepted, self.errors))
-            if first == 0:
-                reached, missed = np.append(0.0, reached), np.append(0.0, missed)
-            yield RankPart(reached, missed, self.tied[part], self.whole, self.n)
+    def parts(self) -> Iterable[RankPart]:
+        """All segments, some at a time; few are kept with what follows from them, which several metrics ask for."""
+        if len(self.accepted) <= SEGMENTS:
+            return (self._few,)
+        return map(self._part, range(0, len(self.accepted), SEGMENTS))
+
+    @cached_property
+    def _few(self) -> RankPart:
+        return self._part(0)
+
+    def _part(self, first: int) -> RankPart:
+        part, held = slice(first, first + SEGMENTS), slice(max(first - 1, 0), first + SEGMENTS)
+        reached, missed = (v[held].astype(np.float64) for v in (self.accepted, self.errors))
+        if first == 0:
+            reached, missed = np.append(0.0, reached), np.append(0.0, missed)
+        return RankPart(reached, missed, self.tied[part], self.whole, self.n)
 
     @cached_property
     def area(self) -> float:
