@@ -561,7 +561,7 @@ def evaluate(
     ranking = ranking_scores(predictions, score, trust)
     groups = groupings(predictions, by, difficulty)
     requests, missing = metric_requests(words, predictions, ranking, refuse=metrics not in METRIC_SETS)
-    if predictions.facts.predicted is None:
+    if predictions.core_facts.predicted is None:
         missing["classes"] = "not known; these predictions hold only confidence and correctness"
     tag = ModelStage(model, stage, predictions.split)
     if intervals not in HOW:
