@@ -192,8 +192,8 @@ def memory_now(what: str) -> int:
 
 @dataclass(frozen=True)
 class Compared:
-    """One size: MB of the logits, CPU milliseconds, ratios within rounds, memory beside the logits, and the peers' times
-    as multiples of the floor.
+    """One size: MB of the logits, CPU milliseconds, ratios within rounds, memory beside the logits, and those of the
+    peers as multiples of the floor.
     """
 
     size: str
