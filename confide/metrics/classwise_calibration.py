@@ -17,7 +17,7 @@ from torch import Tensor
 
 from confide.block_sizes import CACHED, CACHED_FLOAT64, DEVICE_MEMORY, rows_in
 from confide.checks import check_choice, check_range
-from confide.facts import ClassTable
+from confide.facts import ClassTable, Facts
 from confide.metrics.base import calibration_metric
 from confide.metrics.influence import Folded, Influence, sum_without_noise
 from confide.metrics.resampling import Resamples
@@ -248,7 +248,7 @@ def signed_sums(predictions: Predictions, signs: Floats, bins: int, closed: str)
     def work(part: slice) -> None:
         for start in range(part.start, part.stop, rows):
             block = slice(start, min(start + rows, part.stop))
-            energy = None if isinstance(outputs, ProbabilityOutputs) else facts.need("energy")[block]
+            energy = None if isinstance(outputs, ProbabilityOutputs) else energies(source[block], facts, block)
             total[block] = sums_of(source[block], energy, signs, bins, closed)
 
     in_parts(work, len(labels), 0 if on_device else source.shape[1], rows)
@@ -257,6 +257,14 @@ def signed_sums(predictions: Predictions, signs: Floats, bins: int, closed: str)
         own = slice(first, first + CACHED)
         total[own] -= signs.reshape(-1)[labels[own] * bins + width_bin_of(p_true[own], bins, closed)]
     return total
+
+
+def energies(logits: Tensor, facts: Facts, rows: slice) -> Tensor:
+    """log sum exp of some rows of logits, which their confidence tells with the largest of each."""
+    if facts.energy is not None:
+        return facts.energy[rows]
+    largest = logits.gather(1, facts.prediction[rows].long()[:, None]).squeeze(1)
+    return largest - facts.confidence[rows].log()
 
 
 def _signed_sums(block: Tensor, energy: Tensor | None, signs: Floats, bins: int, closed: str) -> Floats:
