@@ -12,8 +12,9 @@ from confide import Evaluation, Predictions, Scores, metrics
 from confide.checks import InputError
 from confide.evaluation import join
 from confide.evaluation.evaluate import MOST_GROUPS, column_groups
+from confide.facts import facts_of
 from confide.metrics import table_words
-from confide.predictions import LogitOutputs
+from confide.predictions import outputs
 from confide.results import About
 
 
@@ -193,6 +194,14 @@ def test_an_evaluation_is_a_json_file(evaluation, tmp_path):
 def test_values_alone_are_quick_and_have_no_intervals():
     found = confide.evaluate(simulated(), intervals=False)
     assert all(math.isnan(m.low) and m.p_value is None for m in found.measurements)
+
+
+@pytest.mark.parametrize("intervals", [True, False])
+def test_the_core_takes_one_pass_over_the_logits(monkeypatch, intervals):
+    passes = []
+    monkeypatch.setattr(outputs, "facts_of", lambda *args, **how: passes.append(how) or facts_of(*args, **how))
+    confide.evaluate(simulated(), intervals=intervals)
+    assert [how["core"] for how in passes] == [True]
 
 
 def test_all_metrics_of_a_small_sample():
@@ -449,11 +458,3 @@ def test_a_column_is_grouped_by_up_to_a_hundred_values():
     with pytest.raises(InputError, match="at most 100 different values to group by, got 101"):
         column_groups("site", np.arange(MOST_GROUPS + 1))
 
-
-def test_an_evaluation_read_the_outputs_twice(monkeypatch):
-    """One asked for all facts after the others had made do with the core of them: twice the time and memory."""
-    passes = []
-    first = LogitOutputs.facts
-    monkeypatch.setattr(LogitOutputs, "facts", lambda *args, **options: passes.append(1) or first(*args, **options))
-    confide.evaluate(simulated())
-    assert len(passes) == 1
