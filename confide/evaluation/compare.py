@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -17,7 +18,7 @@ from confide.metrics.influence import Influence, Spread, mean_interval, spread_o
 from confide.metrics.intervals import chance_of, jumps, without_noise
 from confide.metrics.resampling import RESAMPLES, bootstrap_draws
 from confide.metrics.view import Design, MetricSamples, View, metric_samples
-from confide.predictions import Predictions
+from confide.predictions import Predictions, label_doubt
 from confide.registry import Method
 from confide.results import LEVEL, TAILS, ComparedRow, Comparison
 from confide.types import Floats
@@ -73,6 +74,8 @@ def compare(
     """
     records = predictions_by_name(a, (b, *more), names)
     first = next(iter(records.values())).weighted(weights)
+    if doubt := label_doubt(first):
+        warnings.warn(doubt, stacklevel=3)
     if weights is not None:
         records = {name: record.replace(weights=None) for name, record in records.items()}
     aligned = {name: same_samples(first, record, name) for name, record in records.items()}
