@@ -403,8 +403,8 @@ def test_a_console_shows_records_in_one_line():
     assert len(told) < 200
 
 
-def test_labels_from_one_that_fit_the_classes_are_asked_about():
-    labels = np.arange(40) % 4
+def test_labels_from_one_that_fit_the_classes_are_asked_about(tmp_path):
+    labels = np.arange(60) % 4
     logits = 5 * np.eye(6)[labels]
     shifted = confide.evaluate(Predictions(logits, labels + 1), ["accuracy"], intervals=False)
     assert shifted.warnings == (
@@ -416,6 +416,11 @@ def test_labels_from_one_that_fit_the_classes_are_asked_about():
     assert question in confide.sets.fit("lac", val).notes
     with pytest.warns(UserWarning, match="do labels start at 1"):
         confide.operating_point(val, risk=0.2)
+    with pytest.warns(UserWarning, match="do labels start at 1"):
+        confide.compare(val, val, metrics=["accuracy"])
+    with pytest.warns(UserWarning, match="do labels start at 1"):
+        confide.monitor.Monitor(val, file=tmp_path / "watch.jsonl")
+    assert question in confide.decisions.decide(val, 1).warnings
 
 
 @pytest.mark.parametrize(
