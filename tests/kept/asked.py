@@ -100,7 +100,8 @@ def explorer_app(source: str) -> Any:
     if source in ("texts", "pictures", "run", "run beyond"):
         explorer.pictures.load()
     if source in ("run", "run beyond", "featured"):
-        explorer.map.plane()
+        with patch.object(projection, "UMAP_ROWS", -1):  # the same map whatever is installed
+            explorer.map.plane()
     atexit.register(explorer.close)
     return create_app(explorer), kept, explorer
 
