@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import pickle
 import warnings
@@ -229,3 +230,13 @@ def test_logits_that_are_not_finite_are_named_by_their_row_with_soft_labels_too(
     logits[2, 1] = torch.nan
     with pytest.raises(InputError, match="they are not at sample 2 of 4"):
         losses.cross_entropy(logits, torch.full((4, 3), 1 / 3))
+
+
+@pytest.mark.parametrize("word", losses.names())
+def test_lists_and_arrays_are_taken_in_every_batch(word, logits):
+    """The first batch is looked at more closely than those after it."""
+    loss, needs = losses.create(word), NEEDS.get(word, {})
+    for kind in (torch.Tensor.tolist, torch.Tensor.numpy):
+        wanted = copy.deepcopy(loss)(logits.double(), LABELS, **needs)
+        found = loss(kind(logits.double()), kind(LABELS), **needs)
+        torch.testing.assert_close(found.double(), wanted)
