@@ -260,3 +260,10 @@ def test_the_calibration_error_of_arrays_is_that_of_the_metric(binning, bins):
     confidence, correct = record.facts.confidence.double().numpy(), record.facts.correct.numpy()
     expected = float(metrics.ece(record, bins=bins, binning=binning))
     assert calibration_error(confidence, correct, bins, binning) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(("score", "corner"), [([0.5, 0.5, 0.5], 1.0), ([0.9, 0.9, 0.1], 1.0), ([0.1, 0.9, 0.9], 0.0)])
+def test_scores_that_are_all_equal_have_a_corner_of_the_curve_too(score, corner):
+    """The curve of one segment ends in a traceback no more; of two, its middle is a corner."""
+    predictions = Predictions.from_pairs([0, 1, 1], score)
+    assert metrics.fpr95(predictions, form="corner").value == corner
