@@ -3,11 +3,13 @@ outside the page, pages of slices, of pixels and of several runs."""
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -15,18 +17,21 @@ import numpy as np
 import torch
 
 import confide
-from confide import dense, difficulty, losses, metrics
+from confide import calibrators, decisions, dense, difficulty, losses, metrics
 from confide.calibrators.groups import _saved_edges
+from confide.calibrators.travelling import scale_for
 from confide.difficulty.training_logs import CountLog
 from confide.evaluation import risks, trust
-from confide.explorer import comparison
+from confide.evaluation.evaluate import values_of_rows
+from confide.evaluation.gallery import suspects
+from confide.explorer import comparison, session, tags
 from confide.files import fitted, formats
 from confide.metrics.view import Sorted
 from confide.predictions import Predictions
-from confide.records import Features, Scores
+from confide.records import Features, Scores, Split
 from confide.report import draw, render_report, side_by_side, static
 from confide.report.sections import maps, slices
-from confide.results import About, ComparedRow, Comparison, Evaluation, Measurement
+from confide.results import About, ComparedRow, Comparison, DecisionResult, Evaluation, Measurement
 from tests.kept import entries
 from tests.kept.edges import or_line
 
@@ -57,6 +62,15 @@ def seldom_entries() -> Iterator[Entry]:
     yield "figures outside the page", _figures
     yield "slices", _slices
     yield "maps", _maps
+    for word in ("temperature", "platt", "beta", "isotonic", "histogram", "spline"):
+        for weighted in (False, True):
+            yield f"confidence alone {word} {weighted}", partial(_confidence_alone, word, weighted)
+    yield "confidence of one number asked for", _scaled
+    yield "tables", _tables
+    yield "values of rows", _rows_of_options
+    yield "suspects", _suspects
+    yield "advice", _advised
+    yield "fiftyone", _fiftyone
     for runs in (2, 3, 4):
         yield f"runs side by side {runs}", partial(_runs, runs)
 
@@ -487,3 +501,109 @@ def _figures() -> Any:
             ],
         }
     return told
+
+
+# Calibrators of a confidence, tables, galleries, and what other programs are told.
+
+
+def _confidence_alone(word: str, weighted: bool) -> Any:
+    draws = np.random.default_rng(3)
+    sure = np.concatenate([draws.uniform(0.3, 1, 76), [0.0, 1.0, 0.5, 1.0]])
+    right = draws.random(80) < 0.2 + 0.6 * sure
+    weights = {"weights": np.linspace(0.5, 2, 80)} if weighted else {}
+    found = calibrators.fit(word, Predictions.from_pairs(right, sure, split="val", **weights))
+    asked = Predictions.from_pairs(np.ones(24, bool), np.concatenate([np.linspace(0, 1, 21), [1e-9, 1 - 1e-9, 0.3]]))
+    return [found(asked).facts.sureness(), list(found.notes), dict(found.values)]
+
+
+def _scaled() -> Any:
+    logits = torch.randn((30, 4), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    asked = (0.26, 0.3, 0.5, 0.8, 0.999, 1.0)
+    return [scale_for(logits, confidence, start) for start in (1.0, 0.3) for confidence in asked]
+
+
+def _tables() -> Any:
+    draws = np.random.default_rng(0)
+    logits, labels = draws.normal(size=(5, 3)), np.array([0, 1, 2, 0, 1])
+    site = {"site": np.array(list("abcab")), "confidence": np.arange(5)}
+    makes = {
+        "whole": Predictions(
+            logits,
+            labels,
+            columns=site,
+            class_names=("x", "y", "z"),
+            trust=torch.linspace(0, 1, 5),
+            weights=labels + 1.0,
+        ),
+        "unlabelled": Predictions(logits, ids=list("vwxyz")),
+        "pairs": Predictions.from_pairs([1, 0, 1], [0.5, 0.6, 0.7]),
+        "top": Predictions.from_top1(labels, labels[::-1].copy(), np.linspace(0.2, 1, 5)),
+    }
+    told = {}
+    for name, given in makes.items():
+        table = given.to_frame("pandas")
+        told[name] = {str(key): [str(v)[:9] for v in table[key]] for key in table.columns}
+    whole = makes["whole"]
+    told["weights"] = [
+        or_line(lambda w=word: whole.weighted(w).relative_weights.tolist())  # type: ignore[union-attr]
+        for word in ("sample_weight", "site", "confidence", "confidense", None, [1, 1, 1, 1, 2])
+    ]
+    row = decisions.decide(entries.predictions("test"), costs=[1, 5, 2, 1], abstain=0.3).result.as_row()
+    told["decisions"] = []
+    changes: tuple[dict[str, Any], ...] = (
+        {}, {"shares": {"a": 1.0}}, {"shares": {"a": 1.01}}, {"shares": {"a": -0.01}}, {"shares": {"a": 0.0}},
+        {"asked": 3}, {"measured": None}, {"break_even": []}, {"n": -1}, {"threshold": None},
+    )  # fmt: skip
+    for change in changes:
+        try:
+            told["decisions"].append(str(DecisionResult.from_row({**row, **change}))[:200])
+        except (ValueError, TypeError) as error:
+            told["decisions"].append(str(error)[:100])
+    return told
+
+
+def _rows_of_options() -> Any:
+    rows = np.array([2, 0])
+    options = (None, "site", ["site", "class"], [1, 2, 3], np.arange(3) * 2.0, torch.arange(3), (4, 5), np.eye(3))
+    many = {"a": np.arange(3), "b": "word", "c": {"d": [7, 8, 9]}}
+    return [str(values_of_rows(option, rows, 3)) for option in (*options, many)]
+
+
+def _suspects() -> Any:
+    ids, n = np.arange(9), 9
+    verdict = np.array(["wrong label", "hard", "wrong label"] * 3)
+    columns = {"verdict": verdict, "suspicion": np.array([1, 9, 3, 3, 8, 0, 2, 7, 5.0]), "suggested": (ids + 1) % 3}
+    split = Split(np.zeros((n, 1, 4, 4), dtype=np.uint8), ids % 3, ids[::-1].copy(), "test")
+    scores = Scores(ids, np.linspace(0, 1, n), "rmd", columns=columns)
+    short = replace(scores, columns={k: v for k, v in columns.items() if k != "suspicion"})
+    return [
+        [[s.id, s.label, s.prediction, s.difficulty, s.role] for s in suspects(split, own, ("x", "y", "z"), most=m)]
+        for own in (scores, short)
+        for m in (2, 20)
+    ]
+
+
+def _advised() -> Any:
+    words = ("database is locked", "database or disk is full", "no tags here", "file is malformed", "could not decode",
+             "interrupted", "attempt to write a readonly database", "no tag")  # fmt: skip
+    return [tags._advice(sqlite3.OperationalError(word)) for word in words]
+
+
+def _fiftyone() -> Any:
+    stand_in = SimpleNamespace(Sample=lambda **own: dict(own), Classification=lambda **own: own)
+    records = (
+        {"id": "a", "tag": None, "label": 0, "label_name": "x", "confidence": 0.5, "prediction_name": "y", "width": 3},
+        {
+            "id": "b",
+            "tag": "drop",
+            "filepath": "mine",
+            "a b": 1,
+            "9": 2,
+            "none": None,
+            "new_label_name": "z",
+            "tags": 4,
+        },
+        {"id": "c", "tag": "", "label_name": None, "prediction_name": None, "metadata": 5, "_x": 6},
+    )
+    samples = [session._fiftyone_sample(stand_in, Path("/p.png"), record) for record in records]
+    return [{key: str(value) for key, value in sample.items()} for sample in samples]
