@@ -11,7 +11,7 @@ import confide
 from confide import Evaluation, Predictions, Scores, metrics
 from confide.checks import InputError
 from confide.evaluation import join
-from confide.evaluation.evaluate import MOST_GROUPS, column_groups
+from confide.evaluation.evaluate import MOST_GROUPS, column_groups, distinct
 from confide.facts import facts_of
 from confide.metrics import table_words
 from confide.predictions import outputs
@@ -463,3 +463,14 @@ def test_a_column_is_grouped_by_up_to_a_hundred_values():
     with pytest.raises(InputError, match="at most 100 different values to group by, got 101"):
         column_groups("site", np.arange(MOST_GROUPS + 1))
 
+
+@pytest.mark.parametrize("words", [1, 2, 15, 16, 17, 40])
+@pytest.mark.parametrize("runs", [1, 2, 3])
+def test_different_words_are_those_of_a_sort_however_many_they_are_and_however_they_stand(words, runs):
+    names = np.array([f"w{k:02d}" for k in range(words)])[::-1]
+    column = np.tile(np.repeat(names, runs), 2)
+    for given in (column, column[:-1], np.random.default_rng(0).permutation(column), names[:1], names[:0]):
+        found, index = distinct(given)
+        wanted, places = np.unique(given, return_inverse=True)
+        assert found.tolist() == wanted.tolist()
+        assert index.tolist() == places.tolist()
