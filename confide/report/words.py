@@ -174,13 +174,17 @@ def shorten(text: str, width: float, size: float = 12.0) -> str:
     return text if not ends or ends[-1] <= room else text[: sum(end < room for end in ends)] + "…"
 
 
-def text_letters(text: str) -> int:
+def text_letters(text: str) -> float:
     """How many Latin letters wide a text is: Chinese, Japanese and Korean ones count twice, marks on letters none."""
     return sum(map(_letters, text))
 
 
-def _letters(letter: str) -> int:
-    return 2 if east_asian_width(letter) in "WF" else 0 if category(letter) == "Mn" else 1
+def _letters(letter: str) -> float:
+    if category(letter) == "Mn":
+        return 0
+    if east_asian_width(letter) in "WF":
+        return 2
+    return 1.7 if letter in "MW@m%" else 1.35 if letter.isupper() or letter == "w" else 1
 
 
 def plain_text(markup: str) -> str:

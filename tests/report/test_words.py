@@ -109,4 +109,5 @@ def test_names_are_shortened_by_how_wide_their_letters_are():
     assert shorten("高精度画像認識", 80) == "高精度画像…"  # twice as wide as Latin letters
     assert shorten("हिन्दी", 32) == "हिन्दी"  # six signs, two of them marks above or below another
     assert text_letters("高a") == 3
+    assert len(shorten("W" * 40, 130)) < len(shorten("A" * 40, 130)) < len(shorten("a" * 40, 130))
     assert shorten("", 80) == ""
