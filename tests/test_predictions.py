@@ -73,7 +73,7 @@ def test_pairs_measure_what_a_top1_record_measures(pairs):
         assert float(getattr(metrics, word)(pairs)) == float(getattr(metrics, word)(top1)), word
     evaluation = confide.evaluate(pairs, by="site")
     assert evaluation.find("ece").low <= float(metrics.ece(pairs)) <= evaluation.find("ece").high
-    assert set(evaluation.about.missing) == {"nll", "brier", "classwise_ece"}
+    assert set(evaluation.about.missing) == {"nll", "brier", "classwise_ece", "classes"}
 
 
 def test_pairs_are_compared_and_get_operating_points(pairs):
@@ -156,9 +156,9 @@ def test_replacing_trust_keeps_the_facts_and_nothing_else_that_was_derived():
     record = Predictions(LOGITS, [0, 1, 2])
     float(metrics.ece(record))
     changed = record.replace(trust=torch.tensor([1.0, 2.0, 3.0]))
-    assert changed.facts is record.facts
+    assert changed.core_facts is record.core_facts
     assert float(metrics.aurc(changed, score="trust")) != float(metrics.aurc(record))
-    assert record.replace(labels=[1, 1, 1]).facts is not record.facts
+    assert record.replace(labels=[1, 1, 1]).core_facts is not record.core_facts
     with pytest.raises(TypeError, match="trsut"):
         record.replace(trsut=None)
 

@@ -30,7 +30,7 @@ from confide.metrics.intervals import (
 from confide.metrics.resampling import Null, null_from
 from confide.metrics.view import MANY_SAMPLES, Design, MetricSamples, View, metric_samples
 from confide.numerics.blocks import in_threads
-from confide.predictions import LABEL_NAME, Predictions, StreamedOutputs, label_doubt, row_word
+from confide.predictions import LABEL_NAME, PairOutputs, Predictions, StreamedOutputs, label_doubt, row_word
 from confide.records import Scores
 from confide.registry import Method
 from confide.results import About, Evaluation, Expectation, Measurement, group_of
@@ -561,7 +561,7 @@ def evaluate(
     ranking = ranking_scores(predictions, score, trust)
     groups = groupings(predictions, by, difficulty)
     requests, missing = metric_requests(words, predictions, ranking, refuse=metrics not in METRIC_SETS)
-    if predictions.facts.predicted is None:
+    if isinstance(predictions.outputs, PairOutputs):
         missing["classes"] = "not known; these predictions hold only confidence and correctness"
     tag = ModelStage(model, stage, predictions.split)
     if intervals not in HOW:

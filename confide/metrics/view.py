@@ -218,12 +218,12 @@ def segments(same: Flags, wrong: Flags) -> tuple[Indices, Flags]:
 def places_before(cut: Flags, kind: type[np.int32] | type[np.int64]) -> Indices:
     """How many lie before each cut, and how many there are; cuts are between neighbours."""
     places: Indices = np.empty(np.count_nonzero(cut) + 1, dtype=kind)
-    found = 0
+    filled = 0
     for first in range(0, len(cut), MANY_SAMPLES):
         inner = np.flatnonzero(cut[first : first + MANY_SAMPLES])
-        places[found : found + len(inner)] = inner + (first + 1)
-        found += len(inner)
-    places[found] = len(cut) + 1
+        places[filled : filled + len(inner)] = inner + (first + 1)
+        filled += len(inner)
+    places[filled] = len(cut) + 1
     return places
 
 

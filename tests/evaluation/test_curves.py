@@ -9,7 +9,7 @@ import confide
 from confide.evaluation import evaluate
 from confide.evaluation.curves import SMOOTH_EDGES, _cell_starts, reliability, risk_coverage
 from confide.metrics.base import metric_samples
-from confide.metrics.view import Design, View
+from confide.metrics.view import Design, Sorted, View
 
 
 def curve(evaluation, kind: str, size: int | None = None):
@@ -77,4 +77,5 @@ def test_the_test_in_bins_rejects_calibrated_samples_in_5_of_100_draws():
 def test_cells_of_the_smooth_curve_begin_where_a_search_finds_them() -> None:
     rng = np.random.default_rng(0)
     values = np.sort(np.concatenate([rng.random(500), SMOOTH_EDGES[::7], np.nextafter(SMOOTH_EDGES[::9], 0), [0, 1]]))
-    assert np.array_equal(_cell_starts(values), np.searchsorted(values, SMOOTH_EDGES))
+    found = _cell_starts(Sorted(values[::-1], *np.ones((3, len(values)), dtype=np.intp)))
+    assert np.array_equal(found, np.searchsorted(values, SMOOTH_EDGES))
