@@ -10,7 +10,7 @@ from unicodedata import category, east_asian_width
 from markupsafe import Markup
 
 from confide.predictions.tables import IMAGE, ROW_WORDS
-from confide.results import PLAIN_SCORES, About, Comparison, Measurement, MetricInfo
+from confide.results import LEVEL, PLAIN_SCORES, About, Comparison, Measurement, MetricInfo
 
 THIN = "\u202f"  # narrow no-break space, before a per cent sign
 MINUS = "\u2212"
@@ -48,7 +48,9 @@ def p_value(value: float | None) -> str:
         return "–"
     if value < 0.001:
         return "< 0.001"
-    return fixed(value, 3 if value < 0.1 else 2)
+    text = fixed(value, 3 if value < 0.1 else 2)
+    # A p just below the level that headings go by is not rounded up to it.
+    return f"{math.floor(1e4 * value) / 1e4:.4f}" if value < LEVEL <= float(text) else text
 
 
 def plus_minus(value: float, low: float, high: float, scale: float = 100.0, digits: int = 1) -> str:
