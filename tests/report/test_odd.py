@@ -11,6 +11,7 @@ import pytest
 
 from confide import Predictions, evaluate
 from confide.report import render_report
+from confide.report.draw import tick_text, ticks
 from confide.report.sections.decisions import decisions_section
 from confide.report.sections.provenance import provenance_section
 from confide.report.sections.reliability import bins_of, finding
@@ -320,3 +321,9 @@ def test_of_many_trainings_five_are_drawn_and_the_table_has_all():
     assert {row[0] for row in section.panels[0].table.rows} == set(models)
     page = render_report(view.evaluation)
     assert "5 of 7 models are drawn" in page[page.index('id="training"') :]
+
+
+def test_ticks_of_values_that_differ_by_roundings_alone_are_told_apart():
+    for low, high in ((-1e-12, 0.0), (0.0, 1e-12), (0.7, 0.7 + 1e-12), (0.0, 0.0)):
+        marks = ticks(low, high)
+        assert len({tick_text(value, marks) for value in marks}) == len(marks)
