@@ -107,7 +107,7 @@ def difficulty_info(word: str) -> DifficultyInfo | None:
     if word not in DIFFICULTY:
         return None
     method = DIFFICULTY.get(word)
-    return DifficultyInfo(word, method.summary, method.spec.source)
+    return DifficultyInfo(word, method.summary, method.spec.source, looks_at_labels(word))
 
 
 def looks_at_labels(word: str) -> bool:
