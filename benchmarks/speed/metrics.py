@@ -347,7 +347,8 @@ def main() -> None:
         streamed()
         return
     if args.memory:
-        print(own_memory(*map(int, args.memory[0].split("x")), args.memory[1]))
+        n, classes = (int(number) for number in args.memory[0].split("x"))
+        print(own_memory(n, classes, args.memory[1]))
         return
     rows = []
     for size in args.sizes:
