@@ -79,9 +79,13 @@ def as_tensor(values: Any, name: str) -> Tensor:
         array = np.asarray(values)
         array = _numbers_of(array) if array.dtype == object else array
     except (ValueError, OverflowError) as error:
-        raise InputError(f"{name} must be an array of numbers, but: {error}; convert them first") from None
+        why = "rows are of different lengths" if "inhomogeneous" in str(error) else error
+        raise InputError(f"{name} must be an array of numbers, but: {why}; convert them first") from None
     if array.dtype.kind == "c":
         raise InputError(f"{name} must be real numbers, got {array.dtype}; take the part that is meant")
+    if array.dtype.kind in "US":
+        first = f", such as '{str(array.flat[0])[:24]}'" if array.size else ""
+        raise InputError(f"{name} must be numbers, got text{first}; convert them first")
     if array.dtype.kind not in "fiub":
         raise InputError(f"{name} must be numbers, got {array.dtype} values; convert them first")
     if array.dtype.kind == "u" and array.dtype.itemsize > 1:

@@ -259,7 +259,7 @@ class ClassCounter:
 
 
 _FACT_NAMES = ("confidence", "entropy", "margin", "p_true", "nll", "brier", "max_logit", "energy", "doubt")
-SELDOM = ("margin", "max_logit")
+SELDOM = ("margin", "max_logit", "energy")
 """Facts that few metrics ask for; the others are the core."""
 
 
@@ -474,11 +474,11 @@ def _fill_from_logits(
         # A logit of minus infinity is a class ruled out: 0 * log 0 = 0.
         spread = np.where(np.isfinite(top), row_dot(weights, np.maximum(shifted, -1e4)), np.nan)
     log_scale = np.log1p(others)
-    np.add(top, log_scale, out=out["energy"])
     np.divide(1, scale, out=out["confidence"])
     np.divide(others, scale, out=out["doubt"])
     if "margin" in out:
         out["max_logit"][:] = top
+        np.add(top, log_scale, out=out["energy"])
         np.divide(1 - row_max(weights), scale, out=out["margin"])
     np.subtract(log_scale, spread / scale, out=out["entropy"])
     squares = (1 + row_dot(weights, weights)) / (scale * scale)
@@ -511,8 +511,8 @@ def _fill_from_probs(
         out["margin"][:] = top - row_max(weights)
         weights[row, prediction] = top
         out["max_logit"][:] = shifted[row, prediction]
+        out["energy"][:] = 0
     out["entropy"][:] = np.maximum(-row_dot(block, shifted), 0)
-    out["energy"][:] = 0
     if labels is not None:
         at_label = block[row, labels]
         out["p_true"][:] = at_label

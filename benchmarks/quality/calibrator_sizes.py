@@ -79,7 +79,7 @@ def table(rows: list[dict[str, Any]], value: str, scale: float, digits: int) -> 
 
 
 def advice(rows: list[dict[str, Any]]) -> str:
-    """What to take: the three lowest by NLL, beside one temperature and nothing."""
+    """What to take: the three lowest by NLL, beside one temperature and the network itself."""
     lines = []
     for classes in NETWORKS.values():
         for n in SIZES:
@@ -88,7 +88,7 @@ def advice(rows: list[dict[str, Any]]) -> str:
             worse = [word for word in order if mean(rows, classes, n, word) > mean(rows, classes, n, NONE)]
             known = [f"{mean(rows, classes, n, word):.3f}" for word in ("temperature", NONE)]
             lines.append([str(classes), f"{n:,}", best, *known, ", ".join(f"`{word}`" for word in worse) or "none"])
-    head = ["classes", "validation samples", "lowest NLL", "`temperature`", "as it is", "worse than as it is"]
+    head = ["classes", "validation samples", "lowest NLL", "`temperature`", "uncalibrated", "worse than uncalibrated"]
     return markdown(head, lines)
 
 

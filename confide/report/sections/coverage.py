@@ -267,7 +267,7 @@ def _figure(view: EvaluationView, curves: list[Curve], top: list[float], start: 
     )
     halving = view.find("halving_rejection", stage=focus.stage)
     title = "Error rate by accepted share"
-    if halving:
+    if halving and view.halves(halving):
         title = f"Setting aside {share_words(halving.value, view.unit)} halves the error rate"
     band = "; band: 95 % interval of the model in focus" if "risk_low" in focus.columns else ""
     band += "; bands: all seeds" if any(_seed_band(curve) for curve in curves) else ""

@@ -171,7 +171,7 @@ def _class_canvas(before: Gaps, after: Gaps, shown: list[str], calibration: bool
     known = [m for g in (before, after) for name in shown if (m := g.get(name))]
     values = [100 * v for m in known for v in (m.value, m.low, m.high) if math.isfinite(v)]
     marks = ticks(min(0.0, *values), max(0.0, *values), 5)
-    left = min(136, max(60, 7 * max(map(text_letters, shown))))
+    left = min(136, max(60, round(7 * max(map(text_letters, shown)))))
     floor = 18 + 24 * len(shown)
     canvas = Canvas(PHONE, floor + 26)
     scale = Scale(marks[0], marks[-1], left + 14, PHONE - 12)
