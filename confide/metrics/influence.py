@@ -18,7 +18,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from confide.metrics.view import MANY_SAMPLES, Design, Sorted, View, dot
+from confide.metrics.view import MANY_SAMPLES, Design, Sorted, View
+from confide.numerics.arrays import dot
 from confide.numerics.binomial import wilson_interval
 from confide.results import TAILS, Z
 from confide.types import Flags, Floats, Indices
