@@ -488,7 +488,7 @@ class Design:
         if self.clusters is not None:
             cluster = np.unique(self.clusters, return_inverse=True)[1].reshape(-1)
             units = np.bincount(cluster, units).astype(np.float64)
-        return float(units.sum() ** 2 / (units @ units))
+        return float(units.sum() ** 2 / dot(units, units))
 
 
 @dataclass(eq=False)
@@ -512,7 +512,7 @@ class MetricSamples:
     def effective_n(self) -> float:
         """How many samples of equal weight they are worth (Kish, 1965)."""
         weights = self.design.weights
-        return float(self.n if weights is None else weights.sum() ** 2 / (weights @ weights))
+        return float(self.n if weights is None else weights.sum() ** 2 / dot(weights, weights))
 
     @cached_property
     def wrong(self) -> NDArray[np.bool_]:
@@ -903,6 +903,6 @@ def _moments(values: Floats, weights: Floats, whole: bool) -> tuple[float, float
     # Counted from one of the values, so that equal ones have a variance of exactly 0 on every processor.
     start = float(values[np.argmax(there)])
     apart = values - start
-    mean = float(weights @ apart) / total
-    lost = 1.0 if whole else float(weights @ weights) / total
-    return start + mean, float(weights @ (apart - mean) ** 2) / (total - lost)
+    mean = dot(weights, apart) / total
+    lost = 1.0 if whole else dot(weights, weights) / total
+    return start + mean, dot(weights, (apart - mean) ** 2) / (total - lost)
