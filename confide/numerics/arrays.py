@@ -37,7 +37,7 @@ def exact(values: AnyArray) -> AnyArray:
 
 def after_zero(values: AnyArray) -> AnyArray:
     """The values with a 0 before them."""
-    return namespace(values).concatenate((values[:1] * 0, values))
+    return torch.cat((values.new_zeros(1), values)) if isinstance(values, Tensor) else np.append(0.0, values)
 
 
 def true_places(flags: AnyArray) -> AnyArray:
