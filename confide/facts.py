@@ -287,9 +287,26 @@ def facts_of(
     """All facts of logits (or probabilities) and, where known, labels, in their dtype but at least float32.
 
     Args:
+        logits: `n c`, or probabilities.
+        labels: n class indices, where known.
         from_probs: the rows are probabilities; they are taken as they are, not normalised again.
         counter: filled on the way, so that class-wise calibration needs no second pass.
         core: without those of `SELDOM`, on a CPU.
+
+    Returns:
+        `Facts`: a vector each of confidence, predicted class, entropy, margin, ...
+
+    Raises:
+        InputError: where a row has no largest value.
+
+    Example:
+        >>> import torch
+        >>> from confide.facts import facts_of
+        >>> facts = facts_of(torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 0]))
+        >>> facts.correct.tolist()
+        [True, False]
+        >>> [round(value, 3) for value in facts.confidence.tolist()]
+        [0.881, 0.731]
     """
     if logits.device.type != "cpu" and len(logits):
         return _facts_on_device(logits, labels, from_probs, counter)

@@ -251,14 +251,14 @@ def peers_in_floors(
     logits: torch.Tensor, labels: torch.Tensor, floor: Callable[[], None]
 ) -> dict[str, dict[str, float]]:
     """Metric -> package -> its time in floors; a package that breaks on this input is left out, and said so."""
-    found: dict[str, dict[str, float]] = {}
+    floors: dict[str, dict[str, float]] = {}
     for metric, calls in peers(logits, labels).items():
         for package, call in calls.items():
             try:
-                found.setdefault(metric, {})[package] = seconds(call) / seconds(floor)
+                floors.setdefault(metric, {})[package] = seconds(call) / seconds(floor)
             except Exception as error:
                 print(f"{metric} by {package}: {type(error).__name__}: {error}", file=sys.stderr)
-    return found
+    return floors
 
 
 PACKAGES = ("torch", "numpy", "torchmetrics", "netcal", "scikit-learn", "probmetrics", "uncertainty-calibration")
@@ -349,7 +349,8 @@ def main() -> None:
         streamed()
         return
     if args.memory:
-        print(own_memory(*map(int, args.memory[0].split("x")), args.memory[1]))
+        n, classes = (int(number) for number in args.memory[0].split("x"))
+        print(own_memory(n, classes, args.memory[1]))
         return
     rows = []
     for size in args.sizes:

@@ -9,7 +9,7 @@ themselves are weighted there are no runs: every score is a step. Their weights 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from typing import Any, TypeVar
@@ -177,21 +177,37 @@ class Ranks:
 
     def errors_at(self, accepted: AnyArray) -> Floats:
         """Errors among so many accepted, rising evenly within a segment."""
-        place = searched(self.accepted, accepted)
-        # Only the segments around: as numbers in double precision all would take more memory than the samples do.
-        held = np.unique(np.clip(np.concatenate((place - 1, place, place + 1)), 0, len(self.accepted) - 1))
-        counts, errors = (np.append(0.0, taken(v, held)) for v in (self.accepted, self.errors))
+        known: tuple[AnyArray, AnyArray] = (self.accepted, self.errors)
+        if len(self.accepted) > SEGMENTS or isinstance(self.accepted, torch.Tensor):
+            # Only those around: as numbers in double precision all would take more memory than the samples do.
+            place = searched(self.accepted, accepted)
+            held = np.unique(np.clip(np.concatenate((place - 1, place, place + 1)), 0, len(self.accepted) - 1))
+            known = taken(self.accepted, held), taken(self.errors, held)
+        counts, errors = (np.append(0.0, v) for v in known)
         return np.asarray(np.interp(accepted, counts, errors), dtype=np.float64)
 
-    def parts(self) -> Iterator[RankPart]:
-        """All segments, some at a time."""
-        many = len(self.accepted) if isinstance(self.accepted, torch.Tensor) else SEGMENTS
-        for first in range(0, len(self.accepted), many):
-            part, held = slice(first, first + many), slice(max(first - 1, 0), first + many)
-            reached, missed = (doubles(v[held]) for v in (self.accepted, self.errors))
-            if first == 0:
-                reached, missed = after_zero(reached), after_zero(missed)
-            yield RankPart(reached, missed, self.tied[part], self.whole, self.n)
+    @property
+    def _at_once(self) -> bool:
+        return len(self.accepted) <= SEGMENTS or isinstance(self.accepted, torch.Tensor)
+
+    def parts(self) -> Iterable[RankPart]:
+        """All segments, some at a time; few, or those on a device, are kept with what follows from them, which several
+        metrics ask for.
+        """
+        if self._at_once:
+            return (self._whole,)
+        return (self._part(slice(first, first + SEGMENTS)) for first in range(0, len(self.accepted), SEGMENTS))
+
+    @cached_property
+    def _whole(self) -> RankPart:
+        return self._part(slice(0, len(self.accepted)))
+
+    def _part(self, part: slice) -> RankPart:
+        held = slice(max(part.start - 1, 0), part.stop)
+        reached, missed = (doubles(v[held]) for v in (self.accepted, self.errors))
+        if part.start == 0:
+            reached, missed = after_zero(reached), after_zero(missed)
+        return RankPart(reached, missed, self.tied[part], self.whole, self.n)
 
     @cached_property
     def area(self) -> float:
