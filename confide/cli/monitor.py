@@ -56,8 +56,8 @@ def run(args: argparse.Namespace) -> int:
     if args.page:
         write_page(watch, args.page)
     if args.json:
-        told = {"batches": [asdict(b) for b in watch.batches], "alarms": [asdict(a) for a in watch.alarms]}
-        print_json({**told, "waiting": watch.waiting})
+        summary = {"batches": [asdict(b) for b in watch.batches], "alarms": [asdict(a) for a in watch.alarms]}
+        print_json({**summary, "waiting": watch.waiting})
     else:
         print(watch_text(watch))
         if args.page:

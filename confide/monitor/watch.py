@@ -7,6 +7,7 @@ A watch is rebuilt from that file alone, so a killed process loses at most the l
 from __future__ import annotations
 
 import json
+import warnings
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -33,7 +34,7 @@ from confide.monitor.estimates import (
     reference_from,
 )
 from confide.numerics.binomial import clopper_pearson
-from confide.predictions import Predictions
+from confide.predictions import Predictions, label_doubt
 from confide.results import LEVEL, OperatingPoint
 from confide.types import ClassIndices, Flags, Floats, Indices, JsonObject
 
@@ -273,6 +274,8 @@ class Monitor:
         header = None
         if reference is not None:
             reference.need_unweighted("the reference of a watch")
+            if doubt := label_doubt(reference):
+                warnings.warn(doubt, stacklevel=2)
             header = {  # the same as when it is read again: no tuples, no NaN
                 "format": formats.WATCH.tag,
                 "reference": formats.plain(asdict(WatchReference.of(reference, cells))),

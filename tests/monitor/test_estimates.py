@@ -170,3 +170,22 @@ def test_the_interval_of_an_estimate_is_that_of_so_many_draws():
         estimate = by_method[method]
         assert estimate.value == pytest.approx(0.8)
         assert estimate.high - estimate.low == pytest.approx(2 * 1.96 * np.sqrt(0.8 * 0.2 / 400), rel=1e-3)
+
+
+def test_difficulty_counts_where_reference_and_batch_have_it():
+    rng = np.random.default_rng(8)
+    known, plain = drawn(rng, 200, difficulty=True), drawn(rng, 200)
+    of_both = [
+        {e.method for e in WatchReference.of(reference).estimates(WatchBatch.of(batch))}
+        for reference in (known, plain)
+        for batch in (known, plain)
+    ]
+    assert ["difficulty" in methods for methods in of_both] == [True, False, False, False]
+
+
+def test_lessons_from_cells_are_the_same_every_time():
+    rng = np.random.default_rng(9)
+    reference, cells = drawn(rng, 400, noise=0.05), [drawn(rng, 200, noise=level) for level in np.linspace(0, 0.6, 12)]
+    batch = WatchBatch.of(drawn(rng, 500, noise=0.3))
+    estimate = WatchReference.of(reference, cells).estimates(batch)[0]
+    assert (estimate.method, estimate.value) == ("regression", pytest.approx(0.582607, abs=1e-5))
