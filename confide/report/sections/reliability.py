@@ -89,8 +89,8 @@ def calibration_grouping(view: EvaluationView) -> ClassGrouping:
 
 def _gaps(view: EvaluationView, metric: str, kind: str, stage: str) -> Gaps:
     """A metric of the model in focus by group; the mean over labels is none of them."""
-    found = view.by_group(metric, kind, view.focus, stage)
-    return {name: m for name, m in found.items() if kind != "label" or name != MACRO}
+    groups = view.by_group(metric, kind, view.focus, stage)
+    return {name: m for name, m in groups.items() if kind != "label" or name != MACRO}
 
 
 def _class_figure(before: Gaps, after: Gaps, grouping: ClassGrouping, view: EvaluationView) -> Figure:
