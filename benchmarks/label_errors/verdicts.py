@@ -153,13 +153,13 @@ def simulated(seeds: range) -> Iterator[Cell]:
 
 def counted(cell: Cell, verdicts: difficulty.Verdicts, data: str, left_out: np.ndarray | None = None) -> Outcome:
     """The list against the truth, without the samples of a mask."""
-    kept = np.ones(len(cell.wrong), dtype=bool) if left_out is None else ~left_out
+    mask = np.ones(len(cell.wrong), dtype=bool) if left_out is None else ~left_out
     rows, evidence = verdicts.suspects(), verdicts.evidence
-    rows = rows[kept[rows]]
+    rows = rows[mask[rows]]
     estimated = len(rows) * (evidence.false_discovery_rate or 0.0)
-    wrong, false = int((cell.wrong & kept).sum()), int((~cell.wrong[rows]).sum())
-    disagreeing = int((verdicts.fit.suggested != cell.labels)[kept].sum())
-    return Outcome(data, cell.errors, int(kept.sum()), wrong, disagreeing, len(rows), false, estimated)
+    wrong, false = int((cell.wrong & mask).sum()), int((~cell.wrong[rows]).sum())
+    disagreeing = int((verdicts.fit.suggested != cell.labels)[mask].sum())
+    return Outcome(data, cell.errors, int(mask.sum()), wrong, disagreeing, len(rows), false, estimated)
 
 
 def out_of_fold(rows: np.ndarray, labels: np.ndarray) -> Predictions:
