@@ -70,8 +70,11 @@ DRAWING_CALLS = {"Scale", "Canvas", "canvas", "ticks", "axis", "axes", "figure",
 SIZES = {"BLOCK", "CACHED", "CACHED_FLOAT64", "CACHED_SEARCH", "MEMORY", "DEVICE_MEMORY"}
 SPOKEN = {"warn", "step", "say"}
 """Warnings and lines of progress."""
-ON_GPU = ("gpu.py:", "kernels.py:", "launch.py:", "row_sums.py:", "statistics.py:_cuda#")
-"""Blocks of confide/simplex that mostly run on a GPU alone: what no fast test reaches there is counted by itself."""
+ON_GPU = (
+    *(f"simplex/{place}" for place in ("gpu.py:", "kernels.py:", "launch.py:", "row_sums.py:", "statistics.py:_cuda#")),
+    *("training/steps.py:GraphStep", "training/steps.py:_capturable"),
+)
+"""Blocks that mostly run on a GPU alone: what no fast test reaches there is counted by itself."""
 CLOCKS = {"monotonic", "perf_counter", "process_time", "time_ns"}
 
 
@@ -371,8 +374,9 @@ class Outcome:
     @property
     def is_of_gpu(self) -> bool:
         """Whether it lies in code that no test without a GPU can reach."""
-        places = (f"confide/simplex/{place}" for place in ON_GPU)
-        return self.what == "not reached" and self.mutant.block.startswith(tuple(places))
+        return self.what == "not reached" and self.mutant.block.startswith(
+            tuple(f"confide/{place}" for place in ON_GPU)
+        )
 
 
 def cpu_seconds() -> float:
