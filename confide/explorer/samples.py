@@ -599,6 +599,5 @@ class LogitsReader:
         return self._calibrators[model, stage]
 
     def close(self) -> None:
-        """Let go of the database."""
-        self._connection.close()
+        """Let go of the database, which a call that still runs keeps until then."""
         del self._connection
