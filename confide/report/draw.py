@@ -220,8 +220,8 @@ class Canvas:
         # The class tells the style sheet for which column it was drawn: text is neither shrunk nor blown up.
         named = f"w{coordinate(self.width)} {classes}".strip()
         if self.values:
-            told = [value if value[3] else value[:3] for value in self.values]
-            values = json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+            entries = [value if value[3] else value[:3] for value in self.values]
+            values = json.dumps(entries, ensure_ascii=False, separators=(",", ":"))
             extra += f' data-values="{escape(values)}"'
         return Markup(
             f'<svg viewBox="0 0 {coordinate(self.width)} {coordinate(self.height)}" role="img"'

@@ -161,7 +161,7 @@ def verdict_sentence(evaluation: Evaluation) -> str:
 @lru_cache(maxsize=1)
 def page_environment() -> Environment:
     environment = Environment(
-        loader=FunctionLoader(asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FunctionLoader(asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     environment.globals |= {"thumbnail": _thumbnail, "count": count}
     return environment

@@ -223,7 +223,7 @@ def _what_calibration_did(view: EvaluationView, gap: Measurement) -> str:
     if view.after is None:
         return "."
     name = view.stage_phrase(view.after)
-    if _made_worse(view):
+    if _made_worse(view, view.after):
         return f", and {name} makes it worse, so leave it out."
     after_error, after_gap = view.calibration_error(view.after), view.find("confidence_gap", stage=view.after)
     rows = ComparedRow(view.focus, view.after), ComparedRow(view.focus, view.before)
@@ -244,7 +244,7 @@ def _what_calibration_did(view: EvaluationView, gap: Measurement) -> str:
 def _no_direction(view: EvaluationView, gap: Measurement) -> str:
     if not gap.has_interval:
         return "; without intervals nothing tells whether that is chance."
-    if view.after and _made_worse(view):
+    if view.after and _made_worse(view, view.after):
         return f"; {view.stage_phrase(view.after)} made it worse, so leave it out."
     error = view.calibration_error(view.before)
     if _apart(gap):
@@ -275,12 +275,10 @@ def _no_direction(view: EvaluationView, gap: Measurement) -> str:
     return f": well calibrated, {known}."
 
 
-def _made_worse(view: EvaluationView) -> bool:
-    """Whether the calibration error rose and a paired test prefers the model as trained."""
-    if view.after is None:
-        return False
-    before, after = view.calibration_error(view.before), view.calibration_error(view.after)
-    rows = ComparedRow(view.focus, view.before), ComparedRow(view.focus, view.after)
+def _made_worse(view: EvaluationView, stage: str) -> bool:
+    """Whether the calibration error rose at this stage and a paired test prefers the model as trained."""
+    before, after = view.calibration_error(view.before), view.calibration_error(stage)
+    rows = ComparedRow(view.focus, view.before), ComparedRow(view.focus, stage)
     proven = any(view.beats(metric, *rows) for metric in ("nll", "brier", "ece_mass", "ece"))
     return before is not None and after is not None and after.value > before.value and proven
 

@@ -69,8 +69,8 @@ def _histogram(view: EvaluationView, curve: Curve, bands: list[tuple[float, floa
     for a, b, c in zip(low, high, counts, strict=True):
         canvas.bars([(x(a) + 0.4, y(c), max(x(b) - x(a) - 0.8, 0.6), 196 - y(c))], _shade(bands, 0.5 * (a + b)))
         span = bin_range(a, b, "left" if b < high[-1] else "both")
-        told = f"{fixed(a, 2)} to {fixed(b, 2)}: n = {count(c)}"
-        canvas.value(x(0.5 * (a + b)), y(c), told, {**view.explorer_filters(), "difficulty": span})
+        text = f"{fixed(a, 2)} to {fixed(b, 2)}: n = {count(c)}"
+        canvas.value(x(0.5 * (a + b)), y(c), text, {**view.explorer_filters(), "difficulty": span})
     canvas.line(10, 196, PHONE - 10, 196, "ax")
     canvas.ticks_x(x, marks, 212)
     canvas.text(10, 228, "← easier", "l")

@@ -497,8 +497,8 @@ def smooth_diagram(view: EvaluationView, lines: list[SmoothLine], start: float) 
         canvas.polyline([(x(c), y(a)) for c, a, _, _ in rows], f"k{own}", 2.2)
         for c, a, _, _ in rows[:: 5 if not start else 4]:
             if math.isfinite(a):
-                told = f"{view.when(stage)}: says {percent(c, 1)}, is right {percent(a, 1)}"
-                canvas.value(x(c), y(a), told)
+                text = f"{view.when(stage)}: says {percent(c, 1)}, is right {percent(a, 1)}"
+                canvas.value(x(c), y(a), text)
     _stage_key(
         canvas, [(s, "g" if k == 0 else view.colour(view.focus)) for k, (s, _) in enumerate(drawn)], 34, floor + 40
     )
