@@ -64,6 +64,11 @@ class Column:
     high: float = 1.0
     table: str = "samples"
 
+    @property
+    def inside(self) -> str:
+        """Its title within a sentence; a column of the user's own keeps its name."""
+        return self.title if self.key.startswith("c.") else self.title.lower()
+
     def public(self) -> JsonObject:
         """What the page needs to know of it."""
         return {"key": self.key, "title": self.title, "kind": self.kind, "low": self.low, "high": self.high}
