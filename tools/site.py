@@ -381,6 +381,19 @@ SEARCHED = {"methods": 4, "docs": 3, "benchmarks": 0.1, "CHANGELOG.md": 0.1}
 """Folder or page -> how much a match there counts in the search, 1 elsewhere: methods and guides before figures."""
 WORDS_END = r"[\s\u200b\-,:!=\[\]()\"`/]+|\.(?!\d)|&[lg]t;"
 """What parts words in the search: `Predictions.multilabel(` is found by "multilabel"."""
+OVERVIEWS = {
+    "methods": {},
+    "metrics": {"Every metric": "metrics"},
+    "which_method": {
+        "A calibrator": "calibrators",
+        "What may change": "calibrators",
+        "A prediction set": "sets",
+        "Trust in": "trust",
+        "A loss": "losses",
+        "A difficulty": "difficulty",
+    },
+}
+"""Page of docs/ whose words of methods lead to their pages -> how its headings begin -> family."""
 TOGETHER = re.compile(r"(?<=\d) ([±→]) (?=\d)")
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
@@ -440,6 +453,26 @@ def with_known_links(text: str) -> str:
     return TOGETHER.sub("\u00a0\\1\u00a0", LINK.sub(kept, text))
 
 
+def with_method_links(text: str, headings: dict[str, str]) -> str:
+    """Words of methods lead to their pages; their family is the first cell of the row, or what the heading is about."""
+    about, lines = "", []
+    for line in text.splitlines():
+        if line.startswith("#"):
+            title = line.lstrip("# ")
+            about = next((family for head, family in headings.items() if title.startswith(head)), "")
+        first = line.split("|")[1].strip() if line.startswith("|") else ""
+        family = first if first in FAMILIES else about
+        for word in registry_of(family).names() if family else ():
+            line = re.sub(rf"(?<!\[)`{re.escape(word)}`", f"[`{word}`](../{method_place(family, word)})", line)
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def method_place(family: str, word: str) -> str:
+    """The page of a method, from the root of the site."""
+    return f"methods/{family}/{word.rstrip(':')}.md"
+
+
 def gather(source: Path, *, run: bool = True) -> dict[str, Any]:
     """Write all pages into a folder; returns the settings of mkdocs."""
     pages = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "ROADMAP.md")]
@@ -448,6 +481,9 @@ def gather(source: Path, *, run: bool = True) -> dict[str, Any]:
         target = source / page.relative_to(ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(with_known_links(page.read_text(encoding="utf-8")), encoding="utf-8")
+    for name, headings in OVERVIEWS.items():
+        page = source / "docs" / f"{name}.md"
+        write(page, with_method_links(page.read_text(encoding="utf-8"), headings))
     write(source / "site.css", CSS)
     write(source / "icon.svg", LOGO)
     shutil.copytree(ROOT / "docs" / "images", source / "docs" / "images")
@@ -480,10 +516,10 @@ def methods_of(source: Path) -> list[Any]:
     for family in FAMILIES:
         entries = []
         for method in registry_of(family):
-            place = f"methods/{family}/{method.word.rstrip(':')}.md"
+            place = method_place(family, method.word)
             write(source / place, method_page(family, method))
             entries.append({method.word: place})
-        menu.append({family: entries})
+        menu.append({family.replace("-", " ").capitalize(): entries})
     return menu
 
 

@@ -147,6 +147,23 @@ def test_the_reference_says_all_that_its_docstrings_say(name):
         assert re.sub(r"[^A-Za-zÀ-ÿ0-9]", "", doc) in page, word
 
 
+def test_words_of_methods_in_overviews_lead_to_their_pages():
+    pages = {
+        name: SITE["with_method_links"]((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8"), headings)
+        for name, headings in SITE["OVERVIEWS"].items()
+    }
+    for family in FAMILIES:
+        for method in registry_of(family):
+            place = SITE["method_place"](family, method.word)
+            assert f"[`{method.word}`](../{place})" in pages["methods"], (family, method.word)
+            if family == "metrics":
+                assert f"| [`{method.word}`](../{place}) |" in pages["metrics"]
+    chosen = pages["which_method"]
+    for place in ("calibrators/temperature", "sets/lac", "trust/mcp", "losses/adafocal", "difficulty/rmd"):
+        assert f"](../methods/{place}.md)" in chosen, place
+    assert 'by="class"`, `by=' in chosen  # options stay as they are
+
+
 def test_a_value_stays_beside_its_spread():
     assert SITE["with_known_links"]("| 0.2164 ± 0.0058 | 2.07 → 0.49 | a → b |") == (
         "| 0.2164\u00a0±\u00a00.0058 | 2.07\u00a0→\u00a00.49 | a → b |"
