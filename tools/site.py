@@ -377,7 +377,7 @@ GUIDES = {
     "The report": "report",
 }
 """Title -> page of docs/."""
-SEARCHED = {"methods": 4, "docs": 3, "benchmarks": 0.1, "CHANGELOG.md": 0.1}
+SEARCHED = {"methods": 4, "docs": 3, "docs/errata.md": 0.5, "benchmarks": 0.1, "CHANGELOG.md": 0.1}
 """Folder or page -> how much a match there counts in the search, 1 elsewhere: methods and guides before figures."""
 WORDS_END = r"[\s\u200b\-,:!=\[\]()\"`/]+|\.(?!\d)|&[lg]t;"
 """What parts words in the search: `Predictions.multilabel(` is found by "multilabel"."""
@@ -498,7 +498,8 @@ def gather(source: Path, *, run: bool = True) -> dict[str, Any]:
 def rank(source: Path) -> None:
     """Tell the search at the head of every page how much it counts."""
     for page in source.rglob("*.md"):
-        boost = SEARCHED.get(page.relative_to(source).parts[0], 1)
+        place = page.relative_to(source)
+        boost = SEARCHED.get(place.as_posix(), SEARCHED.get(place.parts[0], 1))
         if boost != 1:
             page.write_text(
                 f"---\nsearch:\n  boost: {boost}\n---\n{page.read_text(encoding='utf-8')}", encoding="utf-8"

@@ -212,7 +212,7 @@ def test_a_tutorial_runs(path, tmp_path, monkeypatch):
 
 
 def test_methods_and_guides_count_more_in_the_search_than_pages_of_figures(tmp_path):
-    pages = ["methods/sets/aps.md", "docs/sets.md", "tutorials/1.md", "benchmarks/results/sets.md"]
+    pages = ["methods/sets/aps.md", "docs/sets.md", "tutorials/1.md", "docs/errata.md", "benchmarks/results/sets.md"]
     for page in pages:
         SITE["write"](tmp_path / page, "# aps\n")
     SITE["rank"](tmp_path)
