@@ -99,11 +99,26 @@ def measured(family: str, word: str) -> list[ResultTable]:
 # A page for every method, from its registry.
 
 
+def options_table(method: Method[Any], known: dict[str, str]) -> list[str]:
+    """A row for each option; where the registry knows limits of any, a column of them."""
+    limits = {option: limits_of(method, option) for option in method.options}
+    head = ["option", "default", *(["values"] if any(limits.values()) else []), "meaning"]
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for option, default in method.options.items():
+        cells = [f"`{option}`", f"`{default!r}`", known.get(option, "").replace("|", "\\|")]
+        if "values" in head:
+            cells.insert(2, limits[option])
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
 def limits_of(method: Method[Any], option: str) -> str:
     """Where the values of an option lie, as the registry checks it."""
     choices = getattr(method.spec, "choices", {}).get(option)
     if choices:
         return ", ".join(f"`{value}`" for value in choices)
+    if isinstance(method.options[option], bool):
+        return "`True`, `False`"
     if option not in (ranges := getattr(method.spec, "ranges", {})):
         return ""
     interval = Interval(*ranges[option])
@@ -152,6 +167,7 @@ def method_page(family: str, method: Method[Any]) -> str:
     what = escape(first) if family in WITHOUT_FORMULA else typeset(first)
     lines = [f"# {method.word}", "", f'<div class="formula">{what}</div>', ""]
     lines += [re.sub(r"\n(?=\S)", " ", part) + "\n" for part in own]
+    lines += facts_of(method)
     if advice.when:
         lines += [f"**When to use it.** {sentence(advice.when)}", "", f"**When not.** {sentence(advice.when_not)}", ""]
     lines += [f"**Paper.** {method.paper}.", ""]
@@ -159,14 +175,8 @@ def method_page(family: str, method: Method[Any]) -> str:
         lines += [f"**Differs from** {advice.differs}".replace("the errata", "[the errata](../../docs/errata.md)"), ""]
     elif family not in WITHOUT_FORMULA and not method.paper.startswith("Confide"):
         lines += ["**Differs from the paper:** in nothing that is known.", ""]
-    lines += facts_of(method)
-    known = arguments_of(sections.get("Args", ""))
     if method.options:
-        lines += ["## Options", "", "| option | default | values | meaning |", "|---|---|---|---|"]
-        for option, default in method.options.items():
-            meaning = known.get(option, "").replace("|", "\\|")
-            lines.append(f"| `{option}` | `{default!r}` | {limits_of(method, option)} | {meaning} |")
-        lines.append("")
+        lines += ["## Options", "", *options_table(method, arguments_of(sections.get("Args", ""))), ""]
     if family == "losses" and method.needs:
         lines += [f"With every batch it needs {', '.join(f'`{need}`' for need in method.needs)}.", ""]
     lines += ["## Measured", ""]
