@@ -387,6 +387,17 @@ GUIDES = {
     "The report": "report",
 }
 """Title -> page of docs/."""
+SPEED = {
+    "Losses on a CPU": "losses_cpu",
+    "Losses on a GPU": "losses_h200",
+    "Metrics": "metrics",
+    "Calibrators": "calibrators",
+    "Prediction sets": "sets_speed",
+    "Trust predictors": "trust_speed",
+    "Difficulty": "difficulty",
+    "Corruptions": "shift_speed",
+}
+"""Title -> page of benchmarks/results."""
 SEARCHED = {"methods": 4, "docs": 3, "docs/errata.md": 0.5, "benchmarks": 0.1, "CHANGELOG.md": 0.1}
 """Folder or page -> how much a match there counts in the search, 1 elsewhere: methods and guides before figures."""
 WORDS_END = r"[\s\u200b\-,:!=\[\]()\"`/]+|\.(?!\d)|&[lg]t;"
@@ -599,8 +610,8 @@ def settings_of(
         {"Findings": "docs/findings.md"},
         {"Verdicts on the papers": "benchmarks/results/papers/verdicts.md"},
         {"All losses": "benchmarks/results/papers/main.md"},
-        {"Re-splits": "benchmarks/results/resplits/resplits.md"},
-        {"Speed of losses": "benchmarks/results/losses_cpu.md"},
+        {"Five splits of CIFAR-10": "benchmarks/results/resplits/resplits.md"},
+        {"Speed": [{title: f"benchmarks/results/{name}.md"} for title, name in SPEED.items()]},
         {"Errata of the papers": "docs/errata.md"},
     ]
     about = ["docs/architecture.md", "docs/bench.md", "CONTRIBUTING.md", "ROADMAP.md", "CHANGELOG.md", "SECURITY.md"]

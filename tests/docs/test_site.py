@@ -191,6 +191,7 @@ def test_every_guide_of_the_menu_is_a_page():
 
 def test_every_page_of_results_that_the_site_reads_is_there():
     assert all((SITE["RESULTS"] / page).exists() for pages in SITE["MEASURED"].values() for page in pages)
+    assert all((SITE["RESULTS"] / f"{name}.md").exists() for name in SITE["SPEED"].values())
 
 
 def test_the_tutorials_are_eight_and_the_page_names_them():
