@@ -642,3 +642,50 @@ def test_labels_that_are_neither_yes_nor_no_are_refused(options, words):
 def test_replace_sends_other_logits_to_their_own_method():
     with pytest.raises(InputError, match="use with_logits"):
         Predictions([[2.0, 0.0]], [0]).replace(logits=[[1.0, 0.0]])
+
+
+def test_sums_of_streamed_classes_stay_where_weights_keep_their_shares_and_are_gone_elsewhere():
+    whole = Predictions(torch.randn(30, 3, generator=torch.Generator().manual_seed(0)), np.arange(30) % 3)
+    weights = np.linspace(1, 2, 30)
+    streamed = Predictions.from_facts(whole.facts, whole.labels, 3, whole.weighted(weights).class_table())
+    counted = streamed.replace(weights=weights)
+    assert counted.outputs.table is None  # they were made without weights
+    known = Predictions.from_facts(whole.facts, whole.labels, 3, whole.class_table(), weights=weights)
+    assert known.replace(weights=3 * weights).outputs.table is not None
+    assert known.replace(weights=weights[::-1].copy()).outputs.table is None
+    assert known.replace(weights=None).outputs.table is None
+    assert known.replace(split="val").outputs.table is not None
+
+
+def test_probabilities_of_one_class_may_stand_in_a_column():
+    column = Predictions.from_probs([[0.2], [0.75]])
+    flat = Predictions.from_probs([0.2, 0.75])
+    assert column.probabilities().tolist() == flat.probabilities().tolist()
+    np.testing.assert_allclose(flat.probabilities(), [[0.8, 0.2], [0.25, 0.75]])
+
+
+@pytest.mark.parametrize(("value", "fits"), [(0.0, True), (1.0, True), (1 + 1e-6, False), (-1e-9, False), (2, False)])
+def test_a_confidence_beyond_its_range_is_named_by_its_sample(value, fits):
+    if fits:
+        assert len(Predictions.from_pairs([1, 0, 1], [0.5, value, 1])) == 3
+    else:
+        with pytest.raises(InputError, match=rf"confidence must lie in \[0, 1\], got {value}.* at sample 1 of 3"):
+            Predictions.from_pairs([1, 0, 1], np.array([0.5, value, 1]))
+
+
+def test_shares_of_classes_go_by_name_whatever_their_order_and_unknown_names_are_told_the_nearest():
+    even = Predictions.from_probs([[0.5, 0.5]], class_names=("cat", "dog"))
+    assert even.with_prior({"dog": 0.9, "cat": 0.1}, trained=[0.5, 0.5]).probabilities().tolist() == [[0.1, 0.9]]
+    for prior, said in (
+        ({"cat": 0.5, "dgo": 0.5}, "got cat, dgo; did you mean 'dog'"),
+        ({"cat": 1.0}, "got cat; classes: cat, dog"),
+        ({"bird": 0.2, "dog": 0.3, "cat": 0.5}, "got bird, dog, cat; "),
+    ):
+        with pytest.raises(InputError, match=f"prior must give a share to every class, {said}"):
+            even.with_prior(prior, trained=[0.5, 0.5])
+
+
+def test_a_column_of_one_value_is_refused_with_what_it_holds():
+    for value, said in (("x" * 60, "'" + "x" * 39), (3, "3"), ([1, 2, 3], "3")):
+        with pytest.raises(InputError, match=f"column 'site' must have 2 values, got {said}$"):
+            Predictions([[1.0, 0.0], [0.0, 1.0]], [0, 1], columns={"site": value})

@@ -386,9 +386,9 @@ def at_nearest_corner(ranks: Ranks, tpr: float) -> float:
     """FPR at the corner of the ROC curve, points on a line left out, whose TPR is nearest."""
     wrong, right = ranks.errors, ranks.accepted - ranks.errors
     nothing = 0.0 if ranks.whole else 1e-9 * ranks.n  # what rounding leaves of weights
-    bends = (np.abs(np.diff(side, 2)) > nothing for side in (wrong, right))
-    bent = np.logical_or(*bends) if len(wrong) > 2 else np.ones(len(wrong) - 2, bool)
-    corner = np.concatenate(([True], bent, [True])) if len(wrong) > 1 else np.ones(1, bool)
+    corner = np.ones(len(wrong), bool)
+    if len(wrong) > 2:
+        corner[1:-1] = np.logical_or(*(np.abs(np.diff(side, 2)) > nothing for side in (wrong, right)))
     share = np.concatenate(([0.0], right[corner] / right[-1]))
     distance = np.abs(share - tpr) if ranks.whole else np.abs(share - tpr).round(12)
     return float(np.concatenate(([0.0], wrong[corner] / wrong[-1]))[int(np.argmin(distance))])

@@ -7,7 +7,7 @@ import pytest
 
 import confide
 from confide.evaluation import evaluate
-from confide.evaluation.curves import SMOOTH_EDGES, _cell_starts, reliability, risk_coverage
+from confide.evaluation.curves import SMOOTH_EDGES, _cell_starts, _spaced_ranks, reliability, risk_coverage
 from confide.metrics.base import metric_samples
 from confide.metrics.view import Design, Sorted, View
 
@@ -79,3 +79,12 @@ def test_cells_of_the_smooth_curve_begin_where_a_search_finds_them() -> None:
     values = np.sort(np.concatenate([rng.random(500), SMOOTH_EDGES[::7], np.nextafter(SMOOTH_EDGES[::9], 0), [0, 1]]))
     found = _cell_starts(Sorted(values[::-1], *np.ones((3, len(values)), dtype=np.intp)))
     assert np.array_equal(found, np.searchsorted(values, SMOOTH_EDGES))
+
+
+@pytest.mark.parametrize(("n", "points"), [(1, 1), (2, 2), (299, 299), (300, 300), (301, 300), (100_000, 300)])
+def test_a_curve_has_at_most_three_hundred_ranks_the_first_and_the_last_among_them(n, points):
+    ranks = _spaced_ranks.__wrapped__(n)
+    assert len(ranks) == points
+    assert (ranks[0], ranks[-1]) == (0, n - 1)
+    assert (np.diff(ranks) > 0).all()
+    assert np.ptp(np.diff(ranks)) <= 1 if points > 1 else True

@@ -13,6 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from jinja2 import UndefinedError
 
 import confide
 from confide.checks import InputError
@@ -351,3 +352,14 @@ def test_pages_of_samples_drawn_several_as_one_count_what_was_drawn():
     text = " ".join(Page(render_report(single)).text)
     assert "50 samples, model" in text
     assert "confide operating-point" in text
+
+
+def test_a_page_of_a_fresh_environment_keeps_names_as_text_and_holds_no_empty_lines():
+    page.page_environment.cache_clear()
+    named = render_report(Evaluation((Measurement("accuracy", 0.9, 10, model="<b>mine</b>"),)))
+    assert "<b>mine" not in named
+    assert "&lt;b&gt;mine&lt;/b&gt;" in named
+    body = re.sub(r"<(script|style).*?</\1>", "", named, flags=re.S)
+    assert sum(not line.strip() for line in body.splitlines()) < len(body.splitlines()) / 3
+    with pytest.raises(UndefinedError):
+        page.page_environment().from_string("{{ nothing.of_it }}").render()
