@@ -416,6 +416,8 @@ OVERVIEWS = {
 }
 """Page of docs/ whose words of methods lead to their pages -> how its headings begin -> family."""
 TOGETHER = re.compile(r"(?<=\d) ([±→]) (?=\d)")
+IN_CELLS = re.compile(r"(?<=\d) (?:(x|×) (?=\d)|(?=(?:ms|MB|GB|%)(?:[\s;,)|]|$)))")
+"""Where a table's cell does not break: within a size, and between a number and its unit."""
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
 
@@ -471,7 +473,12 @@ def with_known_links(text: str) -> str:
             return link[0]
         return f"`{link[1].strip('`')}`"
 
-    return TOGETHER.sub("\u00a0\\1\u00a0", LINK.sub(kept, text))
+    text = TOGETHER.sub("\u00a0\\1\u00a0", LINK.sub(kept, text))
+    return re.sub(r"^\|.*", lambda row: IN_CELLS.sub(unbroken, row[0]), text, flags=re.M)
+
+
+def unbroken(gap: re.Match[str]) -> str:
+    return f"\u00a0{gap[1]}\u00a0" if gap[1] else "\u00a0"
 
 
 def with_method_links(text: str, headings: dict[str, str]) -> str:

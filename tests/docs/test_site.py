@@ -170,6 +170,13 @@ def test_a_value_stays_beside_its_spread():
     )
 
 
+def test_a_cell_keeps_sizes_and_units_together_and_code_its_spaces():
+    assert SITE["with_known_links"]("| 50,000 x 1,000 | 306.7 ms | 7 MB; 3 % |") == (
+        "| 50,000\u00a0x\u00a01,000 | 306.7\u00a0ms | 7\u00a0MB; 3\u00a0% |"
+    )
+    assert SITE["with_known_links"]("x = 5 % 2\n    sleep 3 ms") == "x = 5 % 2\n    sleep 3 ms"
+
+
 def test_a_page_that_would_ask_another_server_is_found(tmp_path):
     (tmp_path / "good.html").write_text(
         '<a href="https://example.org">read</a> <img src="a.png"> <script src="../b.js"></script> <code>https://x.y</code>'
