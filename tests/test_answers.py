@@ -267,3 +267,15 @@ def test_a_table_of_uqlm_may_have_a_column_of_the_name_of_an_argument(tmp_path):
     pairs = answers.from_uqlm(tmp_path / "u.csv", "noncontradiction", correct="graded")
     assert pairs.facts.confidence.tolist() == [0.9, 0.4]
     assert pairs.columns["confidence"].tolist() == [7, 8]
+
+
+def test_answers_that_few_lines_judge_are_not_held_against_them_and_a_choice_without_text_is_told(tmp_path):
+    line = {"doc": {}, "target": "1", "arguments": [["Q", " aa"], ["Q", " b"]]}
+    line |= {"filtered_resps": [["-3.0", "False"], ["-2.0", "False"]]}
+    path = tmp_path / "samples_bool.jsonl"
+    lines(path, {"doc_id": 0, "acc": 0.0} | line, {"doc_id": 1} | line)
+    assert answers.from_lm_eval(path).facts.correct.tolist() == [True, True]
+    lines(path, {"doc_id": 0} | line | {"arguments": [["Q", " aa"], ["Q"]]})
+    assert answers.from_lm_eval(path).facts.correct.tolist() == [True]
+    with pytest.raises(InputError, match="question 0 must have finite log-probabilities of two choices"):
+        answers.from_lm_eval(path, per_length=True)

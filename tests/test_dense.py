@@ -35,6 +35,15 @@ def test_every_pixel_that_counts_is_a_row_of_its_image():
     assert np.array_equal(wrong.ravel()[1:] == 1, expected.ravel()[1:])
 
 
+def test_an_image_of_which_no_pixel_counts_is_left_out_and_all_of_them_are_refused():
+    logits, labels = images(3)
+    labels[1] = 255
+    p = dense.pixels(logits, labels, ids=["a", "b", "c"])
+    assert (len(p), set(p.columns["image"])) == (2 * 63, {"a", "c"})
+    with pytest.raises(InputError, match="at least one that is not ignored, got none"):
+        dense.pixels(logits[1:2], labels[1:2])
+
+
 def test_images_of_different_sizes_are_read_one_by_one_and_some_pixels_are_kept():
     drawn = [(torch.randn(2, side, 5), torch.zeros(side, 5, dtype=torch.long)) for side in (3, 7)]
     p = dense.pixels((one for one, _ in drawn), (one for _, one in drawn), most=10)

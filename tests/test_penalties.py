@@ -8,6 +8,7 @@ import torch
 from torch.nn import functional
 
 from confide import losses, penalties
+from confide.checks import InputError
 
 
 @pytest.fixture(scope="module")
@@ -37,3 +38,10 @@ def test_the_two_rules_for_the_bandwidth_choose_differently(batch):
     for form, bandwidth in (("paper", 0.2), ("original", 0.1)):
         chosen, given = penalties.kde_xe(*batch, form=form), penalties.kde_xe(*batch, bandwidth=bandwidth)
         torch.testing.assert_close(chosen, given)
+
+
+@pytest.mark.parametrize("word", penalties.PENALTIES.names())
+def test_a_penalty_takes_one_true_class_a_sample(batch, word):
+    logits, labels = batch
+    with pytest.raises(InputError):
+        getattr(penalties, word)(logits, functional.one_hot(labels, logits.shape[1]).float())

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 from confide import robustness
 from confide.checks import InputError
+from confide.data import load_dataset
+from confide.models.preparation import Preparation
 from confide.records import Split
 from confide.robustness import MAX_REFERENCE_SAMPLES, ShiftRequest, find_in_data_folder, ood_name
+from confide.training import Settings, fit
 
 
 def test_a_request_is_refused_below_its_limits() -> None:
@@ -61,3 +66,27 @@ def test_a_reference_is_spread_over_the_whole_training_split(monkeypatch: pytest
     train = Split(np.arange(9), np.zeros(9, np.int64), np.arange(9))
     assert robustness._reference_split(train).ids.tolist() == [0, 2, 4, 6, 8]
     assert robustness._reference_split(train.take(np.arange(4))).ids.tolist() == [0, 1, 2, 3]
+
+
+def test_without_images_there_is_nothing_to_corrupt(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).normal(size=(90, 3))
+    source = str(tmp_path / "rows.npz")
+    np.savez(source, x=rows, y=np.arange(90) % 2)
+    fit(load_dataset(source), Settings(model="mlp", epochs=1, device="cpu"), folder=tmp_path / "model")
+    for request, why in (
+        (ShiftRequest(), "'rows' has no images to corrupt"),
+        (ShiftRequest(shifts="none"), "--kind none"),
+    ):
+        with pytest.raises(InputError, match=f"nothing to do: {why}, and no --ood was given"):
+            robustness.evaluate_shift([tmp_path / "model"], source, request)
+
+
+def test_an_attack_sees_the_logits_of_the_levels_that_its_images_stand_for() -> None:
+    levels = torch.arange(2 * 3 * 4 * 4, dtype=torch.float32).reshape(2, 3, 4, 4) * 2.5
+    prepared = Preparation("image", (3, 4, 4), (10.0, 20.0, 30.0), (2.0, 3.0, 4.0))
+    seen = SimpleNamespace(preparation=prepared, model=lambda images: images.sum(dim=(2, 3)))
+    model = robustness.ModelOnDevice(seen, None)  # type: ignore[arg-type]
+    expected = ((levels - torch.tensor(prepared.mean)[:, None, None]) / torch.tensor(prepared.std)[:, None, None]).sum(
+        dim=(2, 3)
+    )
+    torch.testing.assert_close(model.attacked(levels / 255), expected, rtol=1e-5, atol=1e-4)

@@ -7,7 +7,7 @@ import confide
 from confide.checks import InputError
 from confide.files import disk, formats
 from confide.records import Dataset, OtherFiles, Provenance
-from confide.store import DataNote, RunFolder, RunPaths, lock_file
+from confide.store import DataNote, RunFolder, RunPaths, checkout_commit, lock_file
 from confide.training import Settings, fit
 
 
@@ -171,3 +171,18 @@ def test_a_note_on_data_comes_back_as_it_was_written(tmp_path):
     row = formats.read_json(tmp_path / "data.json")["provenance"]
     assert row["other_files"] == {"count": 1, "first": ["dog/notes.txt"]}
     assert "fingerprint" not in row
+
+
+def test_a_checkout_names_its_commit_and_an_installed_package_none(tmp_path, monkeypatch):
+    assert checkout_commit(tmp_path) is None
+    (tmp_path / ".git").mkdir()
+    git = tmp_path / "bin" / "git"
+    git.parent.mkdir()
+    git.write_text("#!/bin/sh\necho c0ffee; echo beside >&2\n")
+    git.chmod(0o755)
+    monkeypatch.setenv("PATH", str(git.parent))
+    assert checkout_commit(tmp_path) == "c0ffee"
+    git.write_text("#!/bin/sh\nexit 1\n")
+    assert checkout_commit(tmp_path) is None
+    git.unlink()
+    assert checkout_commit(tmp_path) is None

@@ -28,7 +28,7 @@ from typing import Any
 import yaml
 
 from confide.cli.list import FAMILIES, registry_of
-from confide.registry import ADVICE, Method
+from confide.registry import ADVICE, Interval, Method
 
 sys.path.insert(0, str(Path(__file__).parent))
 from snapshot import record
@@ -104,8 +104,26 @@ def limits_of(method: Method[Any], option: str) -> str:
     choices = getattr(method.spec, "choices", {}).get(option)
     if choices:
         return ", ".join(f"`{value}`" for value in choices)
-    bounds = getattr(method.spec, "ranges", {}).get(option)
-    return f"{bounds[0]:g} to {bounds[1]:g}" if bounds else ""
+    if option not in (ranges := getattr(method.spec, "ranges", {})):
+        return ""
+    interval = Interval(*ranges[option])
+    # A limit that only keeps numbers finite is none to a reader.
+    low, high = (None if abs(limit) >= 1e9 else limit for limit in interval[:2])
+    low_word, high_word = "above " if interval.low_open else "at least ", "below " if interval.high_open else "at most "
+    if low is None or high is None:
+        ends = (
+            [low_word + readable(low)] if low is not None else [high_word + readable(high)] if high is not None else []
+        )
+        return "".join(ends) or "any"
+    if interval.low_open or interval.high_open:
+        return f"{low_word}{readable(low)}, {high_word}{readable(high)}"
+    return f"{readable(low)} to {readable(high)}"
+
+
+def readable(number: float) -> str:
+    """A limit with all its digits: 1,000,000 and 0.000001."""
+    text = f"{number:,.12f}".rstrip("0").rstrip(".")
+    return text.replace("-", "−")
 
 
 def parts_of(doc: str) -> tuple[str, str, dict[str, str]]:
@@ -169,15 +187,58 @@ def sentence(text: str) -> str:
     return text[0].upper() + text[1:]
 
 
+# What a spec says to a reader. What only the library needs of it, such as how an interval is drawn, is not here.
+FACTS: dict[tuple[str, Any], str] = {
+    ("soft", True): "Takes soft labels too.",
+    ("batch", True): "The value of a sample depends on its batch.",
+    ("stateful", True): "Keeps a state from batch to batch: make it once for a training.",
+    ("keeps_argmax", True): "Predicted classes stay.",
+    ("keeps_argmax", False): "Predicted classes may change.",
+    ("yields", "logits"): "Gives logits.",
+    ("yields", "probabilities"): "Gives probabilities.",
+    ("wants", "features"): "Needs features of the samples.",
+    ("wants", "features if given"): "Uses features where there are some.",
+    ("wants", "opinions"): "Needs features of the samples, or a second model's outputs.",
+    ("wants", "members"): "Needs several predictions of each sample.",
+    ("whole", True): "Looks at all samples of a call together.",
+    ("trained", False): "Nothing is fitted.",
+    ("learns_errors", True): "Learns from the errors that the model makes.",
+    ("fit_on", "training"): "Best fitted on training samples.",
+    ("target", "correct"): "Learns whether a prediction is right.",
+    ("target", "p_true"): "Learns the probability of the true class.",
+    ("source", "features"): "Made from features.",
+    ("source", "log"): "Made from a training log.",
+    ("label_free", True): "The labels of the samples that it scores are not looked at.",
+    ("labels", False): "Needs no labels.",
+    ("better", "higher"): "Higher is better.",
+    ("better", "lower"): "Lower is better.",
+    ("all_probabilities", True): "Needs the probability of every class.",
+    ("unit", "%"): "Shown in %.",
+    ("unit", "pts"): "Shown in points.",
+    ("unit", "nats"): "Shown in nats.",
+    ("unit", "× 1000"): "Shown times 1,000.",
+    ("of_class", True): "Looks at one class against the rest.",
+    ("kind", "image"): "For images.",
+    ("kind", "text"): "For text.",
+    ("kind", "benchmark"): "One of the 15 corruptions of the benchmark.",
+    ("kind", "extra"): "One of the corruptions that the benchmark's authors added.",
+    ("kind", "domain"): "Another style of the same picture.",
+    ("colour", True): "Needs three channels.",
+}
+"""Field of a spec and its value -> a sentence."""
+
+
 def facts_of(method: Method[Any]) -> list[str]:
-    """What the family says of it: plain facts of its spec."""
-    hidden = ("ranges", "choices", "aliases", "corners", "from_code", "info", "variants", "value", "title", "check")
-    facts = {name: value for name, value in method.spec.as_dict().items() if name not in hidden}
-    words = {True: "yes", False: "no"}
-    simple = {name: words.get(value, value) for name, value in facts.items() if isinstance(value, (str, int, float))}
-    if not simple:
-        return []
-    return ["**Facts.** " + "; ".join(f"{name.replace('_', ' ')}: {value}" for name, value in simple.items()) + ".", ""]
+    """What the family says of a method, in sentences."""
+    facts = method.spec.as_dict()
+    if method.family == "metric" and facts.pop("whole", False):  # of a metric it means another thing
+        facts["all_probabilities"] = True
+    said = [facts["meaning"]] if "meaning" in facts else []
+    plain = {name: value for name, value in facts.items() if isinstance(value, (str, bool))}
+    said += [FACTS[fact] for fact in plain.items() if fact in FACTS]
+    if isinstance(kept := facts.get("keeps_argmax"), tuple):
+        said.append(f"Predicted classes stay with `{kept[0]}={kept[1]!r}`.")
+    return [" ".join(said), ""] if said else []
 
 
 # The tutorials, cell by cell, with what they print.

@@ -174,13 +174,13 @@ def judged(cell: Cell) -> list[Outcome]:
 def measured(folder: Path, seeds: range, only: str, jobs: int) -> list[Outcome]:
     """One outcome for each data set and kind of errors, all draws together."""
     totals: dict[tuple[str, str], Outcome] = {}
-    asked = (
+    chosen = (
         cell
         for cell in itertools.chain(cells(folder, seeds), simulated(seeds))
         if f"{cell.data}, {cell.errors}".startswith(only)
     )
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        for outcome in itertools.chain.from_iterable(pool.map(judged, asked)):
+        for outcome in itertools.chain.from_iterable(pool.map(judged, chosen)):
             key = (outcome.data, outcome.errors)
             totals[key] = totals[key] + outcome if key in totals else outcome
     return list(totals.values())

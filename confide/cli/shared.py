@@ -110,7 +110,8 @@ def print_json(value: Any) -> None:
     """One JSON document on stdout."""
     from confide.files.formats import plain  # brings torch, and --help needs none
 
-    print(json.dumps(plain(value), indent=1, ensure_ascii=False, allow_nan=False))
+    # At once: whoever waits behind a pipe for the address of an explorer must not wait for its end.
+    print(json.dumps(plain(value), indent=1, ensure_ascii=False, allow_nan=False), flush=True)
 
 
 # Folders of shards, and who reads them.

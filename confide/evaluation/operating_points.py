@@ -86,7 +86,7 @@ def operating_point(
     metric_samples(predictions)
     predictions.need_drawn_singly("an operating point")
     if doubt := label_doubt(predictions):
-        warnings.warn(doubt, stacklevel=2)
+        warnings.warn(doubt, stacklevel=3)
     predictions = predictions.weighted(weights)
     if (rows := predictions.weighted_rows) is not None:
         n, predictions = len(predictions), predictions.take(rows)

@@ -250,7 +250,7 @@ def _method(n: int) -> str:
 
 def _umap(parts: list[Any]) -> list[Plane]:
     """All splits on one map."""
-    import umap  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    import umap
 
     values = [np.asarray(part) for part in parts]
     plane = umap.UMAP(n_components=2, random_state=0, n_jobs=1).fit_transform(np.concatenate(values))

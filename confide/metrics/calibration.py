@@ -684,18 +684,17 @@ class Smoother:
         self.cells = masses.shape[-1] - 1
         masses = masses.copy()
         masses[..., [0, -1]] *= 2
-        self.spectrum = self.transform(masses) / 2
-        self.frequencies = (np.pi * np.arange(self.cells + 1)) ** 2 / 2
+        self.spectrum = self.transform(masses, overwrite_x=True) / 2
 
     def curve(self, width: float | Floats) -> Floats:
         """The smoothed curve at every grid point; a width a row where there are rows."""
         widths = np.asarray(width)[..., None] if np.ndim(width) else width
-        return np.asarray(self.transform(self.spectrum * np.exp(-self.frequencies * widths**2)))
+        return np.asarray(self.transform(self.spectrum * np.exp(-half_squares(self.cells + 1) * widths**2)))
 
     def at(self, places: Indices, width: float) -> Floats:
         """The smoothed curve at a few grid points, from the frequencies that the width leaves above rounding."""
         highest = min(self.cells - 1, math.ceil(FADED / width))
-        fading = 2 * np.exp(-self.frequencies[: highest + 1] * width**2)
+        fading = 2 * np.exp(-half_squares(highest + 1) * width**2)
         fading[0] = 1
         waves = cosines(1 << highest.bit_length(), self.cells, tuple(places.tolist()))
         return np.asarray((self.spectrum[..., : highest + 1] * fading) @ waves[: highest + 1])
@@ -707,6 +706,11 @@ class Smoother:
     def excess(self, width: float) -> float:
         """How far the error lies above the width; falls, and is 0 at the answer."""
         return float(self.errors(width)) - width
+
+
+def half_squares(count: int) -> Floats:
+    """(pi k)^2 / 2 of the first frequencies k: a Gaussian of width w leaves exp(-w^2 times that) of each."""
+    return np.asarray((np.pi * np.arange(count)) ** 2 / 2)
 
 
 FADED = 3.1

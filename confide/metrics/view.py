@@ -9,7 +9,7 @@ themselves are weighted there are no runs: every score is a step. Their weights 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from typing import Any, TypeVar
@@ -154,20 +154,30 @@ class Ranks:
 
     def errors_at(self, accepted: AnyArray) -> Floats:
         """Errors among so many accepted, rising evenly within a segment."""
-        place = np.searchsorted(self.accepted, accepted)
-        # Only the segments around: as numbers in double precision all would take more memory than the samples do.
-        held = np.unique(np.clip(np.concatenate((place - 1, place, place + 1)), 0, len(self.accepted) - 1))
+        held: Any = slice(None)
+        if len(self.accepted) > SEGMENTS:
+            # Only those around: as numbers in double precision all would take more memory than the samples do.
+            place = np.searchsorted(self.accepted, accepted)
+            held = np.unique(np.clip(np.concatenate((place - 1, place, place + 1)), 0, len(self.accepted) - 1))
         counts, errors = (np.append(0.0, v[held]) for v in (self.accepted, self.errors))
         return np.asarray(np.interp(accepted, counts, errors), dtype=np.float64)
 
-    def parts(self) -> Iterator[RankPart]:
-        """All segments, some at a time."""
-        for first in range(0, len(self.accepted), SEGMENTS):
-            part, held = slice(first, first + SEGMENTS), slice(max(first - 1, 0), first + SEGMENTS)
-            reached, missed = (v[held].astype(np.float64) for v in (self.accepted, self.errors))
-            if first == 0:
-                reached, missed = np.append(0.0, reached), np.append(0.0, missed)
-            yield RankPart(reached, missed, self.tied[part], self.whole, self.n)
+    def parts(self) -> Iterable[RankPart]:
+        """All segments, some at a time; few are kept with what follows from them, which several metrics ask for."""
+        if len(self.accepted) <= SEGMENTS:
+            return (self._few,)
+        return map(self._part, range(0, len(self.accepted), SEGMENTS))
+
+    @cached_property
+    def _few(self) -> RankPart:
+        return self._part(0)
+
+    def _part(self, first: int) -> RankPart:
+        part, held = slice(first, first + SEGMENTS), slice(max(first - 1, 0), first + SEGMENTS)
+        reached, missed = (v[held].astype(np.float64) for v in (self.accepted, self.errors))
+        if first == 0:
+            reached, missed = np.append(0.0, reached), np.append(0.0, missed)
+        return RankPart(reached, missed, self.tied[part], self.whole, self.n)
 
     @cached_property
     def area(self) -> float:
@@ -241,10 +251,10 @@ def steps_only(ordered: Sorted) -> Sorted:
     return replace(ordered, reached=reached, tied=np.ones(len(reached), dtype=bool))
 
 
-def sort_packed(values: Floating, wrong: Flags, device: torch.device | None = None) -> Sorted:
+def sort_packed(values: Floating, wrong: Flags, device: torch.device | None = None, *, own: bool = False) -> Sorted:
     """The same without the permutation, at the price of np.sort: the bit `wrong` rides in the sort key.
 
-    A GPU, where the samples live on one, sorts the keys.
+    A GPU, where the samples live on one, sorts the keys. With `own` they take the place of the values.
 
     The bits of floats of one sign are in their order and leave one bit free. Within ties the order is not that of the
     input.
@@ -253,7 +263,8 @@ def sort_packed(values: Floating, wrong: Flags, device: torch.device | None = No
     if not falling and float(values.min()) < 0:
         return sort_with_order(values, wrong)  # both signs need all bits
     kind: Any = np.uint32 if values.dtype == np.float32 else np.uint64
-    keys: NDArray[Any] = (np.negative(values) if falling else values.copy()).view(kind)
+    keys: NDArray[Any] = values if own else values.copy()
+    keys = (np.negative(keys, out=keys) if falling else keys).view(kind)
     keys <<= kind(1)  # the sign falls off, so that -0 is 0
     keys |= wrong.view(np.uint8)
     if device is None or device.type == "cpu":
@@ -372,7 +383,7 @@ class RunningSums:
             self.before_block = np.append(0.0, values(slice(0, n)).cumsum())
             return
         whole = n // BESIDE * BESIDE
-        parts = [values(slice(k, min(k + MANY_SAMPLES, whole))) for k in range(0, whole, MANY_SAMPLES)]
+        parts = (values(slice(k, min(k + MANY_SAMPLES, whole))) for k in range(0, whole, MANY_SAMPLES))
         blocks = [part.reshape(-1, BESIDE).sum(axis=1) for part in parts]
         self.before_block = np.concatenate(([0.0], *blocks)).cumsum()
 
@@ -502,8 +513,11 @@ class MetricSamples:
         key = self.key(score)
         if key not in self._sorted:
             device = self.predictions.core_facts.confidence.device
-            sort = sort_with_order if self.resampled else partial(sort_packed, device=device)
-            if key == "msp" and not self.resampled and self.predictions.core_facts.doubt is not None:
+            from_doubt = key == "msp" and not self.resampled and self.predictions.core_facts.doubt is not None
+            # Made for the sort alone: they need not be kept.
+            own = from_doubt or key == "entropy"
+            sort = sort_with_order if self.resampled else partial(sort_packed, device=device, own=own)
+            if from_doubt:
                 unsure = self.predictions.core_facts.unsureness()
                 ordered = replace(sort(np.negative(unsure, out=unsure), self.wrong), less_one=True)
                 if self.n <= SURENESS_KEPT or ordered.stored.dtype == np.float64:
@@ -590,10 +604,15 @@ class MetricSamples:
             return
         inside = at[(at > 0) & (at < self.n)]
         cut = inside[ordered.at(inside - 1) == ordered.at(inside)]
-        scores = score_values(self.predictions, "msp") if len(cut) else np.zeros(0)
-        for group in np.unique(np.searchsorted(ordered.reached, cut, side="right")):
-            begin = int(ordered.reached[group - 1]) if group else 0
-            yield begin, self.wrong[scores == ordered.at(begin)][::-1]
+        groups = np.unique(np.searchsorted(ordered.reached, cut, side="right"))
+        begins = [int(ordered.reached[group - 1]) if group else 0 for group in groups]
+        flags: list[list[Flags]] = [[] for _ in begins]
+        for part in self.parts() if begins else ():
+            sure, wrong = self.sureness(part), self.wrong[part]
+            for begin, own in zip(begins, flags, strict=True):
+                own.append(wrong[sure == ordered.at(begin)])
+        for begin, own in zip(begins, flags, strict=True):
+            yield begin, np.concatenate(own)[::-1]
 
 
 class View:

@@ -241,7 +241,7 @@ def _shared_samples(fitted_on: Predictions, applied_to: Predictions) -> list[str
     fitted, applied = (_output_rows(predictions) for predictions in (fitted_on, applied_to))
     repeats = Counter(fitted)
     shared = sum(row in repeats for row in applied)
-    by_chance = len(applied) * sum(count for count in repeats.values() if count > 1) / max(len(fitted), 1)
+    by_chance = len(applied) * sum(count for count in repeats.values() if count > 1) / len(fitted)
     if shared <= by_chance + 3 * math.sqrt(by_chance) + len(applied) / 100:
         return []
     return [f"{shared} of {len(applied)} applied samples have the very outputs of a fitted one: are the sets apart?"]

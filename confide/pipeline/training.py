@@ -157,7 +157,7 @@ def run_trainings(jobs: Sequence[TrainingJob], *, engine: str = "local", workers
     if engine == "ray":
         jobs = [job.absolute() for job in jobs]
     if len(jobs) == 1:
-        work = Job(jobs[0].out.name or "train", lambda job: run_training(job).as_dict(), jobs[0])
+        work = Job(jobs[0].out.name, lambda job: run_training(job).as_dict(), jobs[0])
         answer = train_workers(work, workers, storage=jobs[0].out / "ray")
         return [TrainingOutcome.from_dict(answer)]
     cells = [Job(job.out.name, try_training, job) for job in jobs]

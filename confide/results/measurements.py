@@ -86,6 +86,8 @@ class DifficultyInfo:
     word: str
     meaning: str
     source: str
+    looks_at_labels: bool | None = None
+    """Whether the labels of the samples it scores change it; None where a file does not say."""
 
 
 MEAN_OF_CELLS, OF_SEVERITY = "mean", "severity "
@@ -203,7 +205,8 @@ class Measurement:
     @property
     def beyond_chance(self) -> bool:
         """Whether a perfectly calibrated model would show such an error in less than 5 % of cases."""
-        above = self.chance_high is not None and self.value > self.chance_high * (1 + 1e-9)
+        # Errors of saturated probabilities are sums of roundings, and no larger than those of chance.
+        above = self.chance_high is not None and self.value > self.chance_high * (1 + 1e-9) + 1e-9
         return self.rejected or above
 
     @property

@@ -218,3 +218,31 @@ def test_what_another_package_will_rename_is_no_warning_of_ours(capsys):
         )
         warnings.warn_explicit("10 answers state no confidence", UserWarning, "answers.py", 1, "confide.answers")
     assert capsys.readouterr().err == "warning: 10 answers state no confidence\n"
+
+
+def test_a_package_that_is_missing_is_one_line_and_any_other_missing_module_is_a_fault_of_ours(capsys, monkeypatch):
+    def gone(_name):
+        raise ModuleNotFoundError("No module named 'x'")
+
+    monkeypatch.setattr("confide.cli.main.import_module", gone)
+    monkeypatch.setattr("confide.cli.doctor.missing_packages", lambda: ["pyyaml", "jinja2"])
+    assert main(["list"]) == 1
+    assert (
+        capsys.readouterr().err == "confide: not everything needed is installed; mend with: pip install pyyaml jinja2\n"
+    )
+    monkeypatch.setattr("confide.cli.doctor.missing_packages", list)
+    with pytest.raises(ModuleNotFoundError, match="'x'"):
+        main(["list"])
+
+
+def test_ctrl_c_while_the_command_line_itself_is_imported(monkeypatch):
+    from confide.__main__ import main as start
+
+    class Interrupted:
+        def find_spec(self, name, path=None, target=None):
+            if name == "confide.cli.main":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "confide.cli.main")
+    monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
+    assert start() == 130

@@ -71,8 +71,11 @@ def test_a_second_opinion_from_files_of_features_or_predictions(files, tmp_path,
             assert told["calibrator"]["options"]["classes"] == shown
     assert main([*words[:5], "--methods", "second_opinion", *by_features]) == 0
     assert "price: every new sample goes through views too; `confide predict` shows" in capsys.readouterr().out
-    assert main([*words, "--opinion", "gaussian"]) == 1
-    assert "must come together" in capsys.readouterr().err
+    given = (["--opinion", "gaussian"], ["--features", *rows[1:]], ["--fitted", rows[0]])
+    for left_out in range(3):
+        for some in (given[left_out], [word for k, part in enumerate(given) if k != left_out for word in part]):
+            assert main([*words, *some]) == 1
+            assert "must come together" in capsys.readouterr().err
 
 
 def test_it_warns_when_calibration_does_not_help(tmp_path, capsys):

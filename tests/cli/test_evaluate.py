@@ -222,3 +222,21 @@ def test_scores_keep_their_verdicts_labels_and_notes(tmp_path, monkeypatch):
     assert seen[0].columns["verdict"].tolist() == verdicts.tolist()
     assert seen[0].labels.tolist() == labels.tolist()
     assert (seen[0].method, seen[0].notes) == ("rmd", ("a note",))
+
+
+@pytest.mark.parametrize(("words", "workers"), [([], 2), (["--workers", "1"], 1), (["--workers", "3"], 3)])
+def test_shards_are_counted_by_two_workers_or_as_many_as_are_asked_for(folder, tmp_path, monkeypatch, words, workers):
+    from confide import pipeline
+
+    shards, asked, count = tmp_path / "shards", [], pipeline.evaluate_folder
+    shards.mkdir()
+    Predictions.load(folder / "fine.parquet").save(shards / "0.parquet")
+
+    def counted(*args, workers, engine, **options):
+        asked.append(workers)
+        return count(*args, **options)
+
+    monkeypatch.setattr(pipeline, "evaluate_folder", counted)
+    command = ["evaluate", str(shards), "--metrics", "accuracy", "--no-intervals", "--exact", "--engine", "local"]
+    assert main([*command, *words, "--out", str(tmp_path / "e")]) == 0
+    assert asked == [workers]

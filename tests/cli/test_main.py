@@ -1,20 +1,25 @@
 import argparse
 import contextlib
+import io
+import math
 import os
 import re
+import shutil
 import subprocess
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 import confide.__main__
+from confide import metrics
 from confide.checks import InputError
 from confide.cli.completion import whole_parser
 from confide.cli.doctor import BRINGS, requirements
 from confide.cli.main import VERBS, main
-from confide.cli.shared import parse_method_options, parse_options, text_table
+from confide.cli.shared import metric_cell, parse_method_options, parse_options, text_table
 
 
 def test_help_is_quick_and_loads_no_torch():
@@ -235,6 +240,19 @@ def test_all_verbs_stand_in_the_parser_of_the_completion(capsys):
         assert "operating-point" in told.out
 
 
+@pytest.mark.skipif(not (shutil.which("bash") and find_spec("shtab")), reason="needs bash and shtab")
+def test_the_shell_completes_verbs_flags_and_the_words_of_methods(capsys):
+    assert main(["completion", "bash"]) == 0
+    lines = [capsys.readouterr().out]
+    typed = (["operat"], ["calibrate", "--met"], ["train", "--loss", "adaf"], ["list", "calib"])
+    for words in typed:
+        words = ["confide", *words]
+        lines.append(f"COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; COMPREPLY=()")
+        lines.append(f"_shtab_confide confide {words[-1]} {words[-2]} 2>/dev/null; echo ${{COMPREPLY[*]}}")
+    done = subprocess.run(["bash"], input="\n".join(lines), capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["operating-point", "--methods", "adafocal", "calibrators"]
+
+
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_reader_that_left_is_no_error(unbuffered):
     read, write = os.pipe()
@@ -247,3 +265,43 @@ def test_a_reader_that_left_is_no_error(unbuffered):
     )
     os.close(write)
     assert (run.returncode, run.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize(
+    ("bounds", "cell"), [((0.25, 0.5), "0.333 ±0.125"), (None, "0.333"), ((math.inf, math.inf), "0.333")]
+)
+def test_a_cell_has_half_of_a_known_interval(bounds, cell):
+    measurement = confide.Measurement("nll", 1 / 3, 10, bounds=bounds)
+    assert metric_cell(metrics.METRICS.get("nll").spec.info, measurement) == cell
+    assert metric_cell(metrics.METRICS.get("nll").spec.info, None) == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([], "one\nexplorer: http://127.0.0.1:1/\n"),
+        (["--quiet"], "explorer: http://127.0.0.1:1/\n"),
+        (["--json"], '{\n "address": "http://127.0.0.1:1/",\n "tags": "t.sqlite"\n}\n'),
+    ],
+)
+def test_the_explorer_says_its_address_at_once_whoever_reads(monkeypatch, words, told):
+    """Whoever waits for the address behind a pipe gets it before the explorer ends."""
+    from confide import explorer
+
+    class Pipe(io.StringIO):
+        flushed = ""
+
+        def flush(self):
+            self.flushed = self.getvalue()
+
+    def serve(layout, *, say, **options):
+        for line in ("one", "explorer: http://127.0.0.1:1/"):
+            say(line)
+        seen.append(pipe.flushed)
+
+    pipe, seen = Pipe(), []
+    monkeypatch.setattr(sys, "stdout", pipe)
+    monkeypatch.setattr(explorer, "serve", serve)
+    monkeypatch.setattr(explorer, "open_layout", lambda *_, **__: argparse.Namespace(tags="t.sqlite"))
+    assert main(["explore", "x", *words]) == 0
+    assert seen == [told]

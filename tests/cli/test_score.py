@@ -107,6 +107,14 @@ def test_bad_input_is_one_line_and_status_one(made, capsys, arguments, message):
     assert error.count("\n") == 1
 
 
+@pytest.mark.parametrize("word", ["cached", "pixels"])
+def test_words_for_features_without_a_text_side_name_what_has_one(made, capsys, word):
+    (made[0] / "words.txt").write_text("night\nfog\n")
+    np.savez("images.npz", images=np.zeros((60, 4, 4), np.uint8), labels=np.arange(60) % 2, features=np.eye(60))
+    assert main(["score", "images.npz", "--features", word, "--words", "words.txt"]) == 1
+    assert f"needs an extractor with a text side, such as 'clip', got '{word}'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("labelled", [True, False])
 def test_a_log_of_another_split_names_the_split_to_score(tmp_path, monkeypatch, capsys, labelled):
     from confide import difficulty

@@ -121,7 +121,7 @@ def test_evaluate_takes_the_same_road(folder, capsys):
     [
         (["--words", "fgo"], "no shift or attack named 'fgo'"),
         (["--severities", "9", "--words", "fog"], "severities must be whole numbers from 1 to 5"),
-        (["--kind", "none"], "nothing to do"),
+        (["--kind", "none"], "nothing to do: --kind none, and no --ood was given"),
         (["--words", "fog", "--calibrate", "temprature"], "no calibrator named 'temprature'"),
         (
             ["--kind", "none", "--ood", "out-of-scope"],

@@ -62,3 +62,10 @@ def test_every_source_tells_what_it_takes(method):
     assert method.summary.endswith(".")
     assert method.paper
     assert method.function.__name__ == method.word.replace("-", "_")
+
+
+def test_a_folder_of_three_files_is_told_whole(tmp_path):
+    for name in ("a.log", "b.log", "c.log"):
+        (tmp_path / name).touch()
+    with pytest.raises(InputError, match=r"\(it holds a.log, b.log, c.log\)"):
+        load_dataset(str(tmp_path))

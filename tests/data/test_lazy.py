@@ -58,3 +58,10 @@ def test_the_fingerprint_follows_the_files(images_later, image_folder):
     file = image_folder / images_later.ids[0]
     file.write_bytes(file.read_bytes() + b"\0")
     assert images_later.inputs.fingerprint != before
+
+
+def test_an_array_without_a_copy_is_refused_and_one_of_another_type_is_made(images_later):
+    with pytest.raises(ValueError, match="without a copy"):
+        images_later.inputs.__array__(copy=False)
+    for copy in (None, True):
+        assert images_later.inputs.__array__(np.float32, copy=copy).dtype == np.float32

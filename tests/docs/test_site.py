@@ -76,6 +76,36 @@ def test_measured_numbers_are_the_rows_of_the_results():
     assert "| logistic |" in SITE["method_page"]("calibrators", registry_of("calibrators").get("second_opinion"))
 
 
+def test_facts_of_a_method_are_sentences_without_the_words_of_the_code():
+    said = {word: " ".join(SITE["facts_of"](registry_of("metrics").get(word))) for word in ("ece", "aurc", "kde_ece")}
+    assert said["ece"].startswith(
+        "Average gap between confidence and accuracy over bins of equal width. Lower is better."
+    )
+    assert "times 1,000" in said["aurc"]
+    assert "probability of every class" in said["kde_ece"]
+    shown = [fact for family in FAMILIES for method in registry_of(family) for fact in SITE["facts_of"](method)]
+    assert not re.search(r": (yes|no)\b|digits|argmax|_\w+:", " ".join(shown))
+    known = {
+        (name, value)
+        for family in FAMILIES
+        for method in registry_of(family)
+        for name, value in {"all_probabilities": True, **method.spec.as_dict()}.items()
+        if isinstance(value, (str, bool))
+    }
+    assert set(SITE["FACTS"]) <= known  # no sentence that is never said
+
+
+def test_limits_of_options_have_all_their_digits():
+    limits = {
+        SITE["limits_of"](method, option)
+        for family in FAMILIES
+        for method in registry_of(family)
+        for option in method.options
+    }
+    assert not any(re.search(r"\de[+-]?\d|inf", limit) for limit in limits if "`" not in limit)
+    assert {"1 to 1,000,000", "above 0", "at least 0, below 1", "`newton`, `grid`"} <= limits
+
+
 def fit_all(words: "dict[str, tuple[int, ...]]", *, weights: "list[float] | None" = None, seed: int = 0) -> "str":
     """Fit a*b of <all>, not `a*b`.
 

@@ -12,7 +12,9 @@ from confide import Evaluation, Predictions, Scores, metrics
 from confide.checks import InputError
 from confide.evaluation import join
 from confide.evaluation.evaluate import MOST_GROUPS, column_groups, distinct
+from confide.facts import facts_of
 from confide.metrics import table_words
+from confide.predictions import outputs
 from confide.results import About
 
 
@@ -192,6 +194,14 @@ def test_an_evaluation_is_a_json_file(evaluation, tmp_path):
 def test_values_alone_are_quick_and_have_no_intervals():
     found = confide.evaluate(simulated(), intervals=False)
     assert all(math.isnan(m.low) and m.p_value is None for m in found.measurements)
+
+
+@pytest.mark.parametrize("intervals", [True, False])
+def test_the_core_takes_one_pass_over_the_logits(monkeypatch, intervals):
+    passes = []
+    monkeypatch.setattr(outputs, "facts_of", lambda *args, **how: passes.append(how) or facts_of(*args, **how))
+    confide.evaluate(simulated(), intervals=intervals)
+    assert [how["core"] for how in passes] == [True]
 
 
 def test_all_metrics_of_a_small_sample():
@@ -393,8 +403,8 @@ def test_a_console_shows_records_in_one_line():
     assert len(told) < 200
 
 
-def test_labels_from_one_that_fit_the_classes_are_asked_about():
-    labels = np.arange(40) % 4
+def test_labels_from_one_that_fit_the_classes_are_asked_about(tmp_path):
+    labels = np.arange(60) % 4
     logits = 5 * np.eye(6)[labels]
     shifted = confide.evaluate(Predictions(logits, labels + 1), ["accuracy"], intervals=False)
     assert shifted.warnings == (
@@ -406,6 +416,11 @@ def test_labels_from_one_that_fit_the_classes_are_asked_about():
     assert question in confide.sets.fit("lac", val).notes
     with pytest.warns(UserWarning, match="do labels start at 1"):
         confide.operating_point(val, risk=0.2)
+    with pytest.warns(UserWarning, match="do labels start at 1"):
+        confide.compare(val, val, metrics=["accuracy"])
+    with pytest.warns(UserWarning, match="do labels start at 1"):
+        confide.monitor.Monitor(val, file=tmp_path / "watch.jsonl")
+    assert question in confide.decisions.decide(val, 1).warnings
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from confide import Predictions, evaluate
 from confide.checks import InputError
 from confide.cli.main import main
 from confide.evaluation import compare_groups, over_seeds
+from confide.evaluation.compare import student_tail
+from confide.metrics.influence import Spread, mean_interval
 from confide.results import Curve, Evaluation, Measurement
 
 
@@ -102,6 +105,14 @@ def test_over_seeds_covers_the_mean_of_all_seeds_and_samples():
         accuracy = over_seeds(evaluations, "a").find("accuracy", group=None)
         covered += accuracy.low <= 0.786 <= accuracy.high
     assert covered >= 54  # 57 expected at least
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 3, 7, 30, 40])
+def test_p_is_below_5_percent_where_the_interval_of_few_runs_leaves_0_out(freedom):
+    spread = Spread(1.0, freedom, 1000)
+    _, half = mean_interval(0.0, spread)
+    assert student_tail(1.002 * half, spread) < 0.05 < student_tail(0.995 * half, spread)
+    assert student_tail(4.0, spread) == pytest.approx(2 * scipy.stats.t.sf(4.0, freedom), rel=2e-3)
 
 
 def run(*rows, curves=()):

@@ -36,6 +36,16 @@ def halved(predictions):
     return predictions.with_logits(predictions.logits / 2)
 
 
+def test_classes_of_the_clean_samples_go_by_their_names(split):
+    found = shift_grid(
+        split, {"a": subject(class_names=("red", "green", "blue"))}, words=["fog"], severities=(1,), intervals=False
+    )
+    named = {m.group for m in found.measurements if (m.group or "").startswith("predicted=")}
+    assert named <= {"predicted=red", "predicted=green", "predicted=blue"}
+    assert named
+    assert found.about.class_names == ("red", "green", "blue")
+
+
 def test_every_cell_and_its_means_are_measured(split):
     found = shift_grid(
         split,

@@ -1,5 +1,8 @@
 """Data frames in and out; pandas and polars where they are installed, a dictionary of columns always."""
 
+import sys
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +10,7 @@ import torch
 import confide
 from confide import Predictions
 from confide.checks import InputError
+from confide.files import frames
 
 PROBS = np.array([[0.7, 0.2, 0.1], [0.1, 0.6, 0.3], [0.2, 0.5, 0.3], [0.1, 0.1, 0.8]])
 COLUMNS = {
@@ -78,3 +82,23 @@ def test_results_become_data_frames(library):
     assert next(iter(table["value"])) == 0.75
     scores = confide.Scores(np.arange(3), np.array([0.5, 1.0, 2.0]), "rmd", {}, np.array([0, 1, 1]))
     assert list(scores.to_frame(library)["score"]) == [0.5, 1.0, 2.0]
+
+
+def test_a_frame_is_of_the_library_in_use_before_one_that_is_only_installed(monkeypatch):
+    pandas, polars = (
+        SimpleNamespace(DataFrame=lambda c: ("pandas", c)),
+        SimpleNamespace(DataFrame=lambda c: ("polars", c)),
+    )
+    monkeypatch.setattr(frames, "find_spec", lambda name: name)
+    monkeypatch.setattr(frames, "import_module", {"pandas": pandas, "polars": polars}.__getitem__)
+    for name in LIBRARIES:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    assert frames.as_frame({"a": [1]}) == ("pandas", {"a": [1]})
+    monkeypatch.setitem(sys.modules, "polars", polars)
+    assert frames.as_frame({"a": [1]}) == ("polars", {"a": [1]})
+    monkeypatch.delitem(sys.modules, "polars")
+    monkeypatch.setattr(frames, "find_spec", lambda name: name == "polars" or None)
+    assert frames.as_frame({"a": [1]})[0] == "polars"
+    monkeypatch.setattr(frames, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match="needs the package 'pandas'; install it with: pip install pandas"):
+        frames.as_frame({"a": [1]})

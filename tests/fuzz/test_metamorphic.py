@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+
 import numpy as np
 import pytest
 import torch
@@ -12,9 +15,14 @@ from confide.predictions import Predictions
 from confide.records import Features
 
 CLASSES = 4
-OF_LOGITS = [m.word for m in calibrators.CALIBRATORS if m.spec.wants == "nothing"]
+CALIBRATORS = sorted(m.word for m in calibrators.CALIBRATORS)
+OF_LOGITS = {m.word for m in calibrators.CALIBRATORS if m.spec.wants == "nothing"}
 WEIGHTS_OF_LOGITS = {"vector", "matrix"}
 """A weight for each logit makes a constant count, by their definition."""
+DRAWN_BY_PLACE = {"metaacc", "metamis"}
+"""They look at drawn rows."""
+DEALT_BY_LABEL = {"second_opinion"}
+"""Its strength is chosen in folds that are dealt class by class: other names give other folds, as another seed does."""
 RESTS_ON_A_DRAW = {"kde_ece"}
 """Above its limit of rows it looks at a part of them."""
 
@@ -84,83 +92,118 @@ def test_files_keep_every_metric(ending, tmp_path):
 
 
 def test_threads_change_no_metric():
-    whole, threads = drawn(5000), torch.get_num_threads()
+    threads, values = torch.get_num_threads(), []
     words = [word for word in metrics.names() if word not in RESTS_ON_A_DRAW]
     try:
-        values = []
         for count in (1, 3):
             torch.set_num_threads(count)
-            values.append([value(word, drawn(5000)) for word in words])
+            whole = drawn(10_000)  # enough logits for torch to part them
+            values.append([value(word, whole) for word in words])
     finally:
         torch.set_num_threads(threads)
     np.testing.assert_allclose(values[0], values[1], rtol=1e-9)
-    assert len(whole) == 5000
 
 
-def probabilities(word: str, fitted_on: Predictions, applied_to: Predictions) -> torch.Tensor:
-    return torch.softmax(calibrators.fit(word, fitted_on)(applied_to).logits.double(), dim=1)
+@pytest.mark.parametrize("word", metrics.names())
+def test_a_metric_of_float32_is_that_of_float64(word):
+    narrow = drawn().logits.float()
+    same(word, with_logits(drawn(), narrow), with_logits(drawn(), narrow.double()), 2e-5)
 
 
-@pytest.mark.parametrize("word", OF_LOGITS)
-def test_a_calibrator_sees_no_constant_and_applies_row_by_row(word):
-    val, test = drawn(), drawn(90, seed=5, split="test")
-    expected = probabilities(word, val, test)
-    if word not in WEIGHTS_OF_LOGITS:
-        shifted = with_logits(test, test.logits + torch.linspace(-30, 30, len(test), dtype=torch.float64)[:, None])
-        torch.testing.assert_close(probabilities(word, val, shifted), expected, atol=1e-6, rtol=1e-5)
-    fitted = calibrators.fit(word, val)
-    parts = torch.cat([fitted(test.take(np.arange(a, b))).logits for a, b in ((0, 1), (1, 40), (40, 90))])
-    torch.testing.assert_close(torch.softmax(parts.double(), dim=1), expected, atol=1e-12, rtol=0)
+# Calibrators. Those that look at features find the ones of a sample by its id.
 
-
-@pytest.mark.parametrize("word", [word for word in OF_LOGITS if word not in ("metaacc", "metamis")])
-def test_a_calibrator_goes_with_the_names_of_the_classes(word):
-    val, test = drawn(), drawn(90, seed=5, split="test")
-    classes = torch.tensor([2, 0, 3, 1])
-    places = torch.argsort(classes)
-    turned = [with_logits(p, p.logits[:, classes], places[p.labels]) for p in (val, test)]
-    expected = probabilities(word, val, test)[:, classes]
-    torch.testing.assert_close(probabilities(word, *turned), expected, atol=2e-4, rtol=1e-3)
-
-
-@pytest.mark.parametrize("word", OF_LOGITS)
-def test_a_calibrator_of_float32_is_that_of_float64(word):
-    val, test = drawn(), drawn(90, seed=5, split="test")
-    narrow = [with_logits(p, p.logits.float()) for p in (val, test)]
-    wide = [with_logits(p, p.logits.float().double()) for p in (val, test)]
-    gap = (probabilities(word, *narrow) - probabilities(word, *wide)).abs().amax(dim=1)
-    # A confidence beside an edge may fall into the next bin; all other rows agree.
-    assert float((gap < 1e-4).double().mean()) > 0.97
-
-
-DEALT_BY_LABEL = {"second_opinion"}
-"""Its strength is chosen in folds that are dealt class by class: other names give other folds, as another seed does."""
+CENTRES = np.random.default_rng(0).normal(size=(CLASSES, 3))
+TRAIN, VAL, TEST = drawn(300, seed=7, split="train"), drawn(), drawn(90, seed=5, split="test")
 
 
 def rows_near(predictions: Predictions, seed: int) -> np.ndarray:
     """Features that tell something of the labels."""
-    centres = np.random.default_rng(0).normal(size=(CLASSES, 3))
-    return 1.5 * centres[predictions.labels.numpy()] + np.random.default_rng(seed).normal(size=(len(predictions), 3))
+    noise = np.random.default_rng(seed).normal(size=(len(predictions), 3))
+    return 1.5 * CENTRES[predictions.labels.numpy()] + noise
 
 
-@pytest.mark.parametrize("word", sorted({m.word for m in calibrators.CALIBRATORS} - set(OF_LOGITS)))
-def test_a_calibrator_with_features_goes_with_rows_and_classes(word):
-    train, val, test = drawn(300, seed=7, split="train"), drawn(), drawn(90, seed=5, split="test")
-    near = [rows_near(predictions, seed) for seed, predictions in enumerate((train, val, test))]
+ROWS = {split.split: rows_near(split, seed) for seed, split in enumerate((TRAIN, VAL, TEST))}
 
-    def probs(labels_of_train, fitted_on, rows_of_val, applied_to, rows_of_test):
-        reference = Features(near[0], np.asarray(labels_of_train), train.ids, "drawn", "train")
-        calibrator = calibrators.fit(word, fitted_on, features=rows_of_val, fitted=reference)
-        return torch.softmax(calibrator(applied_to, features=rows_of_test).logits.double(), dim=1)
 
-    expected = probs(train.labels, val, near[1], test, near[2])
-    order, turned = np.random.default_rng(3).permutation(len(val)), np.random.default_rng(4).permutation(len(test))
-    shuffled = probs(train.labels, val.take(order), near[1][order], test.take(turned), near[2][turned])
-    torch.testing.assert_close(shuffled, expected[turned], atol=1e-4, rtol=1e-3)
-    if word in DEALT_BY_LABEL:
-        return
+def features_of(predictions: Predictions) -> np.ndarray:
+    return ROWS[predictions.split][np.asarray(predictions.ids).astype(int)]
+
+
+def fit(word: str, val: Predictions, train: Predictions = TRAIN) -> Callable[[Predictions], torch.Tensor]:
+    """What gives the calibrated probabilities of predictions."""
+    if word in OF_LOGITS:
+        of_logits = calibrators.fit(word, val)
+        return lambda predictions: softmaxed(of_logits(predictions))
+    reference = Features(features_of(train), train.labels.numpy(), train.ids, "drawn", "train")
+    calibrator = calibrators.fit(word, val, features=features_of(val), fitted=reference)
+    return lambda predictions: softmaxed(calibrator(predictions, features=features_of(predictions)))
+
+
+def softmaxed(predictions: Predictions) -> torch.Tensor:
+    return torch.softmax(predictions.logits.double(), dim=1)
+
+
+@cache
+def plainly(word: str) -> torch.Tensor:
+    return fit(word, VAL)(TEST)
+
+
+@pytest.mark.parametrize("word", CALIBRATORS)
+def test_a_calibrator_sees_no_constant_and_applies_row_by_row(word):
+    calibrator = fit(word, VAL)
+    if word not in WEIGHTS_OF_LOGITS:
+        shift = torch.linspace(-30, 30, len(TEST), dtype=torch.float64)[:, None]
+        shifted = calibrator(with_logits(TEST, TEST.logits + shift))
+        torch.testing.assert_close(shifted, plainly(word), atol=1e-6, rtol=1e-5)
+    parts = torch.cat([calibrator(TEST.take(np.arange(a, b))) for a, b in ((0, 1), (1, 40), (40, 90))])
+    torch.testing.assert_close(parts, plainly(word), atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("word", sorted(set(CALIBRATORS) - DRAWN_BY_PLACE))
+def test_a_calibrator_sees_no_order_of_rows(word):
+    order, turned = (np.random.default_rng(seed).permutation(n) for seed, n in ((3, len(VAL)), (4, len(TEST))))
+    torch.testing.assert_close(
+        fit(word, VAL.take(order))(TEST.take(turned)), plainly(word)[turned], atol=1e-4, rtol=1e-3
+    )
+
+
+@pytest.mark.parametrize("word", sorted(set(CALIBRATORS) - DRAWN_BY_PLACE - DEALT_BY_LABEL))
+def test_a_calibrator_goes_with_the_names_of_the_classes(word):
     classes = torch.tensor([2, 0, 3, 1])
     places = torch.argsort(classes)
-    renamed = [with_logits(p, p.logits[:, classes], places[p.labels]) for p in (val, test)]
-    moved = probs(places[train.labels], renamed[0], near[1], renamed[1], near[2])
-    torch.testing.assert_close(moved, expected[:, classes], atol=1e-3, rtol=1e-2)
+    train, val, test = (with_logits(p, p.logits[:, classes], places[p.labels]) for p in (TRAIN, VAL, TEST))
+    torch.testing.assert_close(fit(word, val, train)(test), plainly(word)[:, classes], atol=2e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize("word", CALIBRATORS)
+def test_a_calibrator_of_float32_is_that_of_float64(word):
+    narrow, wide = (
+        fit(word, *(with_logits(p, change(p.logits)) for p in (VAL, TRAIN)))(with_logits(TEST, change(TEST.logits)))
+        for change in (torch.Tensor.float, lambda logits: logits.float().double())
+    )
+    # A confidence beside an edge may fall into the next bin; all other rows agree.
+    assert float(((narrow - wide).abs().amax(dim=1) < 1e-4).double().mean()) > 0.97
+
+
+@pytest.mark.parametrize("word", CALIBRATORS)
+def test_threads_and_files_change_no_calibrator(word, read_back):
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3 if threads == 1 else 1)
+        val, test = read_back
+        torch.testing.assert_close(fit(word, val)(test), plainly(word), atol=1e-9, rtol=1e-7)
+    finally:
+        torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def read_back(tmp_path_factory) -> list[Predictions]:
+    """The predictions of val and test as a CSV gives them back, which the other formats give too."""
+    folder, back = tmp_path_factory.mktemp("files"), []
+    for predictions in (VAL, TEST):
+        for ending in ("npz", "parquet", "csv"):
+            predictions.save(folder / f"x.{ending}")
+            loaded = Predictions.load(folder / f"x.{ending}").replace(split=predictions.split)
+            assert torch.equal(loaded.logits, predictions.logits)
+        back.append(loaded)
+    return back

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from torch.testing import assert_close
 
@@ -115,3 +116,33 @@ def test_rows_are_standardised() -> None:
     batch = Feed(split, preparation, CPU).gather(torch.arange(50))
     assert_close(batch.mean(0), torch.zeros(4), rtol=0, atol=1e-5)
     assert_close(batch.std(0, unbiased=False), torch.tensor([1.0, 1, 0, 1]), rtol=0, atol=1e-5)
+
+
+def test_colours_are_counted_over_ten_thousand_evenly_spread_pictures_and_rows_over_all() -> None:
+    n = 10_007
+    values = np.random.default_rng(0).integers(0, 256, (n, 2, 1, 1)).astype(np.uint8)
+    split = Split(values, np.arange(n) % 2, np.arange(n))
+    preparation = fit_preparation(Dataset("d", "image", {"train": split}, ("a", "b")), split, model="small_cnn")
+    some = values[np.linspace(0, n - 1, 10_000).astype(int), :, 0, 0] / (255 if max(preparation.mean) <= 1 else 1)
+    np.testing.assert_allclose(preparation.mean, some.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(preparation.std, some.std(axis=0), rtol=1e-9)
+    rows = Split(values[:2_500, :, 0, 0].astype(np.float64), np.arange(2_500) % 2, np.arange(2_500))
+    preparation = fit_preparation(Dataset("d", "rows", {"train": rows}, ("a", "b")), rows, model="mlp")
+    np.testing.assert_allclose(preparation.mean, rows.inputs.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(preparation.std, rows.inputs.std(axis=0), rtol=1e-9)
+
+
+@pytest.mark.parametrize(("words", "length"), [(1, 8), (8, 8), (9, 9), (512, 512), (513, 512)])
+def test_texts_are_cut_at_the_length_of_most_between_8_and_512_words(words: int, length: int) -> None:
+    texts = np.array([" ".join(["word"] * words)] * 3)
+    split = Split(texts, np.arange(3) % 2, np.arange(3))
+    dataset = Dataset("d", "text", {"train": split}, ("a", "b"))
+    assert fit_preparation(dataset, split, model="text_cnn").shape == (length,)
+    assert fit_preparation(dataset, split, model="hf:x").shape == (min(2 * length, 512),)
+
+
+def test_the_commonest_words_are_known_and_equals_in_the_order_of_the_alphabet() -> None:
+    texts = np.array(["b b c c a", "d b"])
+    split = Split(texts, np.arange(2), np.arange(2))
+    dataset = Dataset("d", "text", {"train": split}, ("a", "b"))
+    assert fit_preparation(dataset, split, model="text_cnn", vocabulary=5).words == ("b", "c", "a")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.special import expit, logit
 
 import confide
 from confide.checks import InputError
-from confide.monitor.estimates import WatchBatch, WatchReference
+from confide.monitor.estimates import AccuracyEstimate, WatchBatch, WatchReference
 
 
 def drawn(rng, n: int, *, spread: float = 2.0, noise: float = 0.0, difficulty: bool = False) -> confide.Predictions:
@@ -75,6 +76,35 @@ def test_the_regression_on_shifted_cells_leads_and_covers_new_ones():
     assert covered >= 16
 
 
+@pytest.mark.parametrize("move", [-1.0, -0.4, 0.0, 0.6])
+def test_the_ece_without_labels_is_that_with_labels_where_all_chances_moved_alike(move):
+    rng = np.random.default_rng(7)
+    confidence = rng.beta(5, 1.2, 40_000)
+    right = rng.random(40_000) < expit(logit(confidence) + move)
+    reference = WatchReference.of(confide.Predictions.from_pairs(rng.random(40_000) < confidence, confidence))
+    batch = WatchBatch(confidence)
+    known = AccuracyEstimate("labels", right.mean(), right.mean() - 0.01, right.mean() + 0.01)
+    found = reference.calibration_error(batch, known)
+    truth = float(confide.metrics.debiased_ece(confide.Predictions.from_pairs(right, confidence), norm=1))
+    assert found.value == pytest.approx(truth, abs=0.004)
+    assert found.low <= found.value <= found.high
+    # As wide as the accuracy's, and from 0 on where that holds the confidence.
+    assert found.high - found.low == pytest.approx(0.02 if move else found.high, abs=1e-3)
+    assert found.low == pytest.approx(0.0, abs=1e-3) or move
+
+
+def test_the_ece_without_labels_knows_what_difficulty_tells_of_the_reference():
+    """Two fifths of the labels are noise, in the reference too, and difficulty tells which."""
+    rng = np.random.default_rng(8)
+    reference = WatchReference.of(drawn(rng, 4000, noise=0.4, difficulty=True))
+    batch = drawn(rng, 4000, noise=0.4, difficulty=True)
+    found = reference.calibration_error(WatchBatch.of(batch), reference.estimates(WatchBatch.of(batch))[0])
+    truth = float(confide.metrics.debiased_ece(batch, norm=1))
+    assert truth > 0.15
+    assert found.value == pytest.approx(truth, abs=0.03)
+    assert found.low < truth < found.high
+
+
 def test_other_class_shares_are_not_taken_for_hardness():
     """Clean batches of all kinds of class shares, after lessons from cells in which one class swallows the others."""
     rng = np.random.default_rng(6)
@@ -140,3 +170,22 @@ def test_the_interval_of_an_estimate_is_that_of_so_many_draws():
         estimate = by_method[method]
         assert estimate.value == pytest.approx(0.8)
         assert estimate.high - estimate.low == pytest.approx(2 * 1.96 * np.sqrt(0.8 * 0.2 / 400), rel=1e-3)
+
+
+def test_difficulty_counts_where_reference_and_batch_have_it():
+    rng = np.random.default_rng(8)
+    known, plain = drawn(rng, 200, difficulty=True), drawn(rng, 200)
+    of_both = [
+        {e.method for e in WatchReference.of(reference).estimates(WatchBatch.of(batch))}
+        for reference in (known, plain)
+        for batch in (known, plain)
+    ]
+    assert ["difficulty" in methods for methods in of_both] == [True, False, False, False]
+
+
+def test_lessons_from_cells_are_the_same_every_time():
+    rng = np.random.default_rng(9)
+    reference, cells = drawn(rng, 400, noise=0.05), [drawn(rng, 200, noise=level) for level in np.linspace(0, 0.6, 12)]
+    batch = WatchBatch.of(drawn(rng, 500, noise=0.3))
+    estimate = WatchReference.of(reference, cells).estimates(batch)[0]
+    assert (estimate.method, estimate.value) == ("regression", pytest.approx(0.582607, abs=1e-5))

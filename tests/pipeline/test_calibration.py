@@ -131,6 +131,18 @@ def test_a_chosen_calibrator_tells_what_it_did() -> None:
     assert line in same.warnings
 
 
+def test_of_confidences_alone_no_class_changes() -> None:
+    draw = np.random.default_rng(0)
+    val, test = (
+        Predictions.from_pairs(draw.random(N) < 0.6, draw.uniform(0.7, 1, N), ids=ids, split=split)
+        for ids, split in ((np.arange(N), "val"), (np.arange(N, 2 * N), "test"))
+    )
+    effect = pipeline.calibration_effect(calibrators.choose(val, ["platt"], may_decline=False), val, test)
+    assert effect.after is not None
+    assert not any("predicted class" in line for line in effect.warnings)
+    assert {m.metric for m in effect.after.measurements} >= {"confidence_nll", "confidence_brier"}
+
+
 @pytest.mark.parametrize("shared", [0, 1, 2])
 def test_samples_that_were_fitted_on_are_found_from_one_in_a_hundred(shared: int) -> None:
     fitted = Predictions(np.random.default_rng(0).normal(size=(100, 3)))

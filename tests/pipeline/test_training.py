@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 
 from confide import Scores
+from confide.checks import InputError
 from confide.pipeline import training
 from confide.store import RunPaths
+from confide.training import Settings
+from confide.training.jobs import TrainingJob, TrainingOutcome
 
 SCORES = Scores(np.arange(4), np.arange(4.0), "rmd")
 
@@ -66,3 +69,26 @@ def test_scores_of_groups_are_made_for_a_loss_that_reads_them_unless_they_were_g
     assert both[0]
     assert both[1][0] == "fit"
     assert len(both[2]) == 2
+
+
+def test_a_single_training_on_a_cluster_has_its_folders_name_and_keeps_its_state_in_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(training, "run_training", lambda job: TrainingOutcome(job.out, job.settings, (), 2.5, 0.5))
+
+    def workers_of(job: Any, workers: int | None, storage: Path) -> Any:
+        asked.append((job.name, workers, storage))
+        return job.function(job.payload)
+
+    monkeypatch.setattr(training, "train_workers", workers_of)
+    monkeypatch.chdir(tmp_path)
+    job = TrainingJob("rows.npz", Settings(loss="focal"), Path("mine"))
+    (outcome,) = training.run_trainings([job], engine="ray", workers=3)
+    assert asked == [("mine", 3, tmp_path / "mine" / "ray")]
+    assert outcome == TrainingOutcome(tmp_path / "mine", job.settings, (), 2.5, 0.5)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(InputError, match="start them without torchrun"):
+        training.run_trainings([job], engine="ray")
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    assert len(training.run_trainings([job], engine="ray")) == 1

@@ -6,14 +6,17 @@ import math
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from confide import Predictions, evaluate
 from confide.report import render_report
+from confide.report.draw import tick_text, ticks
 from confide.report.sections.decisions import decisions_section
 from confide.report.sections.provenance import provenance_section
 from confide.report.sections.reliability import bins_of, finding
 from confide.report.sections.sets import _coverage
+from confide.report.sections.training import training_section
 from confide.report.view import EvaluationView
 from confide.report.words import share_words, within
 from confide.results import About, Curve, Evaluation, GroupCoverage, Measurement, Sample
@@ -291,3 +294,36 @@ def test_pairs_are_not_told_to_be_split_by_classes():
     text = check(evaluate(Predictions.from_pairs([1, 0, 1, 1] * 30, [0.9, 0.6, 0.8, 0.7] * 30), intervals=False))
     assert "Classes are not known; these predictions hold only confidence and correctness." in text
     assert "--by class" not in text
+
+
+def test_a_saturated_model_that_is_always_right_is_not_called_worse_than_chance():
+    labels = np.arange(200) % 4
+    text = check(evaluate(Predictions(30.0 * np.eye(4)[labels], labels, split="test")))
+    assert "well calibrated, as far as 200 samples can tell" in text
+    assert "What is left cannot be told from chance" in text
+
+
+def test_nothing_halves_the_errors_of_a_model_that_is_always_wrong():
+    labels = np.arange(200) % 4
+    text = check(evaluate(Predictions(30.0 * np.eye(4)[labels], (labels + 1) % 4, split="test")))
+    assert "How many to reject to halve the error rate cannot be told" in text
+    assert "halves the error rate" not in text
+    assert "the other 0" not in text
+
+
+def test_of_many_trainings_five_are_drawn_and_the_table_has_all():
+    models = [f"m{k}" for k in range(7)]
+    rows = tuple(Measurement("accuracy", 0.9, 50, "test", model=m) for m in models)
+    curves = tuple(Curve("training", {"epoch": (0.0, 1.0), "val_nll": (0.9, 0.5)}, model=m) for m in models)
+    view = EvaluationView(Evaluation(rows, curves))
+    section = training_section(view)
+    assert [name for name, _ in section.models] == models[:5]
+    assert {row[0] for row in section.panels[0].table.rows} == set(models)
+    page = render_report(view.evaluation)
+    assert "5 of 7 models are drawn" in page[page.index('id="training"') :]
+
+
+def test_ticks_of_values_that_differ_by_roundings_alone_are_told_apart():
+    for low, high in ((-1e-12, 0.0), (0.0, 1e-12), (0.7, 0.7 + 1e-12), (0.0, 0.0)):
+        marks = ticks(low, high)
+        assert len({tick_text(value, marks) for value in marks}) == len(marks)

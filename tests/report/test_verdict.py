@@ -214,7 +214,7 @@ def test_lead_says_error_before_after_chance_then_halving_then_best_model(evalua
     assert len(lead) == 3
     assert lead[0].startswith("The calibration error is 3.1 points as trained and 0.9 after temperature scaling (T = ")
     assert lead[0].endswith("would show 1.1.")
-    assert lead[1] == f"Rejecting the least trusted 14.5{THIN}% halves the error rate."
+    assert lead[1] == f"Rejecting the least trusted 14.5{THIN}% (12.3 to 16.6) halves the error rate."
     assert lead[2] == "Of the three models, <code>difficulty_entropy</code> has the best probabilities."
 
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 import confide
+from confide import losses
 from confide.checks import InputError
 from confide.simplex.reference import BAD_LABEL, STATISTICS, Request, plain_statistics, set_flag
 from confide.simplex.statistics import one_minus_p, simplex_statistics
@@ -135,3 +136,14 @@ def test_torch_compile_traces_the_statistics_on_the_cpu() -> None:
     logits, labels = batch(5, 4)
     traced = torch.compile(lambda z: simplex_statistics(z, labels, "entropy").entropy, backend="eager", fullgraph=True)
     torch.testing.assert_close(traced(logits), simplex_statistics(logits, labels, "entropy").entropy)
+
+
+def test_a_share_beyond_its_bound_moves_nothing() -> None:
+    """Both samples lie above the middle of the upper bin: the distribution of the lower one is cut off at 2 / 3."""
+    gradients = []
+    for detach_weight in (False, True):
+        logits = torch.logit(torch.tensor([[0.95, 0.5], [0.99, 0.5]], dtype=torch.float64)).requires_grad_()
+        loss = losses.create("selective_au", coverage=0.9, smoothing=0.05, bins=2, detach_weight=detach_weight)
+        loss(logits, torch.tensor([0, 1])).backward()
+        gradients.append(logits.grad)
+    torch.testing.assert_close(*gradients)

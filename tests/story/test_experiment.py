@@ -15,6 +15,7 @@ from confide.explorer.samples import gather_samples, model_table
 from confide.files.formats import plain
 
 SMALL = {
+    "title": "Three blobs",
     "training": {"model": "mlp", "epochs": 2, "batch_size": 32},
     "features": "pixels",
     "losses": ["cross_entropy", {"word": "difficulty_entropy", "alpha": 0.3}],
@@ -49,6 +50,10 @@ def test_a_run_goes_from_data_to_report(outcome):
     page = outcome.report.read_text(encoding="utf-8")
     assert "cross_entropy" in page
     assert "difficulty_entropy" in page
+    assert outcome.evaluation.about.title == "Three blobs"
+    assert "Three blobs" in page
+    judged = confide.Scores.load(outcome.folder / "scores" / "test.parquet")
+    assert {"verdict", "suggested"} <= set(judged.columns)
     accuracy = outcome.evaluation.find("accuracy", model="cross_entropy", stage="raw", group=None)
     assert 0.5 < float(accuracy) < 1
     assert accuracy.low < float(accuracy) < accuracy.high

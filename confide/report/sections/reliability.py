@@ -171,7 +171,7 @@ def _class_canvas(before: Gaps, after: Gaps, shown: list[str], calibration: bool
     known = [m for g in (before, after) for name in shown if (m := g.get(name))]
     values = [100 * v for m in known for v in (m.value, m.low, m.high) if math.isfinite(v)]
     marks = ticks(min(0.0, *values), max(0.0, *values), 5)
-    left = min(136, max(60, 7 * max(map(text_letters, shown))))
+    left = min(136, max(60, round(7 * max(map(text_letters, shown)))))
     floor = 18 + 24 * len(shown)
     canvas = Canvas(PHONE, floor + 26)
     scale = Scale(marks[0], marks[-1], left + 14, PHONE - 12)
@@ -496,8 +496,8 @@ def smooth_diagram(view: EvaluationView, lines: list[SmoothLine], start: float) 
         canvas.polyline([(x(c), y(a)) for c, a, _, _ in rows], f"k{own}", 2.2)
         for c, a, _, _ in rows[:: 5 if not start else 4]:
             if math.isfinite(a):
-                told = f"{view.when(stage)}: says {percent(c, 1)}, is right {percent(a, 1)}"
-                canvas.value(x(c), y(a), told)
+                text = f"{view.when(stage)}: says {percent(c, 1)}, is right {percent(a, 1)}"
+                canvas.value(x(c), y(a), text)
     _stage_key(
         canvas, [(s, "g" if k == 0 else view.colour(view.focus)) for k, (s, _) in enumerate(drawn)], 34, floor + 40
     )
