@@ -188,18 +188,23 @@ def test_no_label_is_called_wrong_where_none_is(overlapping):
     assert "cannot tell wrong labels from hard samples" in str(found.evidence)
 
 
-def test_the_list_of_wrong_labels_keeps_its_false_discovery_rate(overlapping):
+def test_lists_of_wrong_labels_keep_their_false_discovery_rate(overlapping):
     rows, truth = overlapping
-    draw = np.random.default_rng(3)
-    wrong = draw.random(2000) < 0.1
-    labels = np.where(wrong, (truth + draw.integers(1, 4, 2000)) % 4, truth)
     for rate in (0.2, 0.4):
-        found = difficulty.verdicts(rows, labels, max_fdr=rate)
-        listed = found.suspects()
-        assert found.evidence.false_discovery_rate < found.evidence.false_discovery_limit <= rate
-        assert (~wrong[listed]).mean() <= rate
-        assert len(listed) > 20
-    assert f"{len(listed)} labels look wrong" in str(found.evidence)
+        listed, false = [], 0
+        for seed in (3, 4, 5):
+            draw = np.random.default_rng(seed)
+            wrong = draw.random(2000) < 0.1
+            labels = np.where(wrong, (truth + draw.integers(1, 4, 2000)) % 4, truth)
+            found = difficulty.verdicts(rows, labels, max_fdr=rate)
+            suspects = found.suspects()
+            listed.append(len(suspects))
+            false += int((~wrong[suspects]).sum())
+            if len(suspects):  # else the features cannot tell
+                assert found.evidence.false_discovery_rate < found.evidence.false_discovery_limit <= rate
+                assert f"{len(suspects)} labels look wrong" in str(found.evidence)
+        assert false <= rate * sum(listed)
+        assert sum(count > 100 for count in listed) >= 2
 
 
 def test_a_short_list_must_be_surer_than_a_long_one_of_the_same_share():
