@@ -34,7 +34,7 @@ from confide.numerics.blocks import in_threads
 from confide.predictions import LABEL_NAME, PairOutputs, Predictions, StreamedOutputs, label_doubt, row_word
 from confide.records import Scores
 from confide.registry import Method
-from confide.results import About, Evaluation, Expectation, Measurement, group_of
+from confide.results import MACRO, About, Evaluation, Expectation, Measurement, group_of
 from confide.results.measurements import row_like
 from confide.types import AnyArray, Floats, Indices, Options
 
@@ -386,10 +386,6 @@ def request_for_rows(request: MetricRequest, rows: NDArray[np.intp]) -> MetricRe
         return request
     array = score.detach().cpu().numpy() if hasattr(score, "detach") else np.asarray(score)
     return MetricRequest(request.method, {**request.options, "score": array[rows]}, request.score)
-
-
-MACRO = "macro average"
-"""The group of means over labels that each count the same."""
 
 
 def macro_measurements(

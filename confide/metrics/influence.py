@@ -161,10 +161,9 @@ def _freedom(of_errors: float, total: float, errors: int, n: int) -> float:
 
 
 def student_quantile(freedom: float) -> float:
-    """The upper end of 95 % of Student's t: its expansion in 1 / freedom, below 5 between the values at 1 to 5."""
-    if freedom < 5:
-        values = np.log((2.5706, 2.7764, 3.1824, 4.3027, 12.7062))
-        return math.exp(np.interp(1 / max(freedom, 1.0), (1 / 5, 1 / 4, 1 / 3, 1 / 2, 1), values))
+    """The upper end of 95 % of Student's t: its expansion in 1 / freedom, below 3 between the values at 1, 2 and 3."""
+    if freedom < 3:
+        return math.exp(np.interp(1 / max(freedom, 1.0), (1 / 3, 1 / 2, 1), np.log((3.1824, 4.3027, 12.7062))))
     z, step = Z, 1 / freedom
     first, second = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
     third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
