@@ -28,7 +28,7 @@ from confide.metrics.intervals import (
     without_noise,
 )
 from confide.metrics.resampling import Null, null_from
-from confide.metrics.view import MANY_SAMPLES, Design, MetricSamples, View, metric_samples
+from confide.metrics.view import MANY_SAMPLES, SORTED_ALONE, Design, MetricSamples, View, metric_samples
 from confide.numerics.arrays import sums_by
 from confide.numerics.blocks import in_threads
 from confide.predictions import LABEL_NAME, PairOutputs, Predictions, StreamedOutputs, label_doubt, row_word
@@ -321,7 +321,7 @@ def measurements(
         scores = {
             base.key(score): score for score in ("msp", *(request.options.get("score", "msp") for request in requests))
         }
-        in_threads(view.ranks, scores.values())
+        in_threads(view.ranks, scores.values(), when=base.n < SORTED_ALONE)
     others = [place for place in range(len(requests)) if place not in by_place]
     by_place |= zip(others, in_threads(measured, (requests[place] for place in others), when=many), strict=True)
     rows = [by_place[place] for place in range(len(requests))]

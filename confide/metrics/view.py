@@ -239,11 +239,9 @@ def segments(same: AnyArray, wrong: AnyArray) -> tuple[AnyArray, AnyArray]:
     if not same.any():
         reached = places_before(cut)
         return reached, reached < 0
-    beside = cut ^ cut
-    beside[1:] |= same[:-1]
-    beside[:-1] |= same[1:]
-    cut |= beside
-    cut &= ~same
+    cut[1:] |= same[:-1]
+    cut[:-1] |= same[1:]
+    namespace(cut).greater(cut, same, out=cut)
     reached = places_before(cut)
     tied = reached < 0
     tied[reached > 1] = same[reached[reached > 1] - 2]
@@ -297,7 +295,9 @@ def sort_packed(values: Floating, wrong: Flags, *, own: bool = False) -> Sorted:
     keys.sort()
     if not falling:
         keys = keys[::-1]
-    flags = (keys & kind(1)).astype(bool)
+    flags = np.empty(len(keys), dtype=bool)
+    for first in range(0, len(keys), MANY_SAMPLES):
+        flags[first : first + MANY_SAMPLES] = keys[first : first + MANY_SAMPLES] & kind(1)
     keys >>= kind(1)
     reached, tied = segments(keys[1:] == keys[:-1], flags)
     ordered = keys.view(values.dtype)
@@ -335,6 +335,8 @@ def harmonic(n: int) -> Floats:
 
 MANY_SAMPLES = 1 << 18
 """Samples from which on metrics have threads of their own, and what each sample needs is made of some at a time."""
+SORTED_ALONE = 1 << 22
+"""Samples from which on scores are sorted one after the other: what sorts need beside their results is not small."""
 FROM_SERIES = 32
 
 
