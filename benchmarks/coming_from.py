@@ -200,20 +200,20 @@ def values(library: Library, known: Mapping[str, Any]) -> list[tuple[float, floa
         return [(float(eval(pair.theirs, space)), float(eval(pair.ours, space))) for pair in library.pairs]
 
 
-def differ(library: Library, found: list[tuple[float, float]]) -> list[str]:
+def differ(library: Library, pair_values: list[tuple[float, float]]) -> list[str]:
     """The pairs whose values lie further apart than they may."""
     return [
         f"{pair.theirs} = {theirs!r}, {pair.ours} = {ours!r}"
-        for pair, (theirs, ours) in zip(library.pairs, found, strict=True)
+        for pair, (theirs, ours) in zip(library.pairs, pair_values, strict=True)
         if abs(theirs - ours) > pair.close * max(abs(theirs), 1e-12)
     ]
 
 
-def table(library: Library, found: list[tuple[float, float]]) -> str:
+def table(library: Library, pair_values: list[tuple[float, float]]) -> str:
     """Their call and its value, ours and its value."""
     rows = [
         [f"`{pair.theirs}`", f"{theirs:.6g}", f"`{pair.ours}`", f"{ours:.6g}"]
-        for pair, (theirs, ours) in zip(library.pairs, found, strict=True)
+        for pair, (theirs, ours) in zip(library.pairs, pair_values, strict=True)
     ]
     imports = f"{library.package} {version(library.package)}:\n\n```python\n{library.imports}\n```\n\n"
     return imports + markdown(["theirs", "value", "ours", "value"], rows)
@@ -221,19 +221,22 @@ def table(library: Library, found: list[tuple[float, float]]) -> str:
 
 def main() -> None:
     page, known = PAGE.read_text(encoding="utf-8"), names()
-    made = {}
+    tables = {}
     for name, library in LIBRARIES.items():
         try:
-            found = values(library, known)
+            pair_values = values(library, known)
         except ImportError as error:
             print(f"left as it is, {name}: {error}")
             continue
-        if lines := differ(library, found):
+        if lines := differ(library, pair_values):
             raise SystemExit(f"{name} differs:\n" + "\n".join(lines))
-        made[name] = table(library, found)
-        print(f"{name}: {len(found)} calls give the same")
-    filled = PLACE.sub(lambda place: f"{place[1]}{made[place[2]]}\n{place[3]}" if place[2] in made else place[0], page)
-    files.write_text(PAGE, filled)
+        tables[name] = table(library, pair_values)
+        print(f"{name}: {len(pair_values)} calls give the same")
+
+    def renewed(place: re.Match[str]) -> str:
+        return f"{place[1]}{tables[place[2]]}\n{place[3]}" if place[2] in tables else place[0]
+
+    files.write_text(PAGE, PLACE.sub(renewed, page))
 
 
 if __name__ == "__main__":

@@ -415,8 +415,8 @@ def page(study: Study, command: str, sets: int) -> str:
 
     def count(kind: str) -> str:
         places = {place for place, verdict in verdicts.items() if kind in verdict}
-        told = len(places & few)
-        return f"**{len(places)}**" + (f' ({told} of them are told "too few errors")' if told else "")
+        warned = len(places & few)
+        return f"**{len(places)}**" + (f' ({warned} of them are told "too few errors")' if warned else "")
 
     def shown(tally: Tally, key: str, word: str) -> str:
         text = f"{100 * tally.share:.1f}"

@@ -121,11 +121,11 @@ def count(own: ImageRange) -> None:
     for k in range(own.first + spent.images, own.last):
         start = time.process_time()
         logits, labels = images.image(k)
-        made = time.process_time()
+        ready = time.process_time()
         for shard in confide.dense.image_predictions([logits], [labels], ids=[k], boundary=BANDS):
             sketch.add(shard)
-        spent.make += made - start
-        spent.count += time.process_time() - made
+        spent.make += ready - start
+        spent.count += time.process_time() - ready
         spent.images += 1
         if spent.images % KEEP_EVERY == 0 or k + 1 == own.last:
             spent.memory[str(spent.images)] = max(before, memory())

@@ -30,13 +30,13 @@ Row = list[str]
 
 # The network is given: CIFAR-10 on re-splits.
 
-FREE = "nothing"
-FEATURES = f"{milliseconds_text(OPINION_PASSES['logistic'])} (the network {milliseconds_text(AGAIN[0][3])})"
-PRICE = "price: ms a sample, H200 / two CPU cores"
+NETWORK = milliseconds_text(AGAIN[0][3])
+FEATURES = milliseconds_text(AGAIN[0][3] + OPINION_PASSES["logistic"])
+PRICE = "ms an image, H200 / two CPU cores"
 PRICES = {"temperature by difficulty": FEATURES, "dac": FEATURES, "procal": FEATURES}
 OPINION_ROWS = (
-    ("raw", "the network as trained", FREE),
-    ("temperature", "temperature scaling, `temperature`", FREE),
+    ("raw", "the network as trained", NETWORK),
+    ("temperature", "temperature scaling, `temperature`", NETWORK),
     ("", "the best other calibrator, {name}", ""),
     ("gaussian, classes kept", "**second opinion**, predicted classes kept", FEATURES),
     ("gaussian", "**second opinion**, `gaussian`", FEATURES),
@@ -76,7 +76,7 @@ def opinion() -> str:
     for stage, title, price in OPINION_ROWS:
         name = stage or best
         cells = [number_text(word, mean(rows, name, word), digits) for word, digits in OPINION_COLUMNS.items()]
-        lines.append([title.format(name=f"`{best}`"), *cells, price or PRICES.get(name, FREE)])
+        lines.append([title.format(name=f"`{best}`"), *cells, price or PRICES.get(name, NETWORK)])
     return markdown(["", *map(titles.heading, OPINION_COLUMNS), PRICE], lines)
 
 
@@ -95,7 +95,7 @@ def again() -> str:
             price = f"{trainings + (stage in stages[2:])}; {total}"
             lines.append([name, *cells, shifted, price])
     heads = [*map(titles.heading, OPINION_COLUMNS), f"{titles.heading('nll')}, corrupted"]
-    return markdown(["", *heads, "trainings; ms an image, H200 / two CPU cores"], lines)
+    return markdown(["", *heads, f"trainings; {PRICE}"], lines)
 
 
 SMALL_STUDIES = {

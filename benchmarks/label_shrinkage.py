@@ -23,7 +23,7 @@ SPREADS, SIZES = (0.0, 0.1, 0.3, 0.6), (60, 200, 1000)
 HARDWARE = "two cores of an AMD EPYC"
 
 
-def made(n: int, factors: np.ndarray, seed: int) -> confide.Predictions:
+def simulated(n: int, factors: np.ndarray, seed: int) -> confide.Predictions:
     """Labels from common and rare ones, and logits that are too sure by these factors."""
     rng = np.random.default_rng(seed)
     logits = rng.normal(np.linspace(1, -2.5, LABELS), 1.5, (n, LABELS)) + rng.normal(0, 1, (n, 1))
@@ -38,8 +38,8 @@ def nll(predictions: confide.Predictions) -> float:
 def one_set(n: int, spread: float, seed: int) -> tuple[float, list[float]]:
     """The strength that was chosen, and what shared, own and drawn maps lose to the truth."""
     factors = 2 * np.exp(spread * np.random.default_rng((seed, 0)).normal(size=LABELS))
-    val, test = made(n, factors, 2 * seed), made(HELD_OUT, factors, 2 * seed + 1)
-    truth = nll(made(HELD_OUT, np.ones(LABELS), 2 * seed + 1))
+    val, test = simulated(n, factors, 2 * seed), simulated(HELD_OUT, factors, 2 * seed + 1)
+    truth = nll(simulated(HELD_OUT, np.ones(LABELS), 2 * seed + 1))
     shared = confide.calibrators.fit("temperature", val)
     own = confide.calibrators.fit("temperature", val, by="label_name", shrinkage=0.0)
     drawn = confide.calibrators.fit("temperature", val, by="label_name")

@@ -133,14 +133,14 @@ def write_shared(args: argparse.Namespace) -> None:
         "MB before | MB at most | rankings within | ECE |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
-    parts, found = Path(args.parts), []
+    parts, measured = Path(args.parts), []
     for rows in args.rows:
-        found.append(shared_rows(rows, args.seed, args.engine, args.workers, parts / "whole"))
-        lines.append(found[-1].line)
+        measured.append(shared_rows(rows, args.seed, args.engine, args.workers, parts / "whole"))
+        lines.append(measured[-1].line)
         print(lines[-1], flush=True)
     if args.kill:
         killed = shared_rows(rows, args.seed, args.engine, args.workers, parts / "killed", kill=True)
-        first, second = (json.dumps(own.evaluation.to_dict(), default=str) for own in (found[-1], killed))
+        first, second = (json.dumps(own.evaluation.to_dict(), default=str) for own in (measured[-1], killed))
         same = first == second
         lines += [
             "",
@@ -151,7 +151,7 @@ def write_shared(args: argparse.Namespace) -> None:
         ]
         print(lines[-3], lines[-1], sep="\n", flush=True)
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-    hours, each = found[-1].seconds * 1e10 / 3600, found[-1].seconds * 1e6
+    hours, each = measured[-1].seconds * 1e10 / 3600, measured[-1].seconds * 1e6
     lines += [
         "",
         f"`python -m benchmarks.sketch_scale --rows {' '.join(map(str, args.rows))} --seed {args.seed} "

@@ -24,7 +24,7 @@ from benchmarks.resplits.judge import PLAIN, Seed
 from benchmarks.resplits.splits import SEEDS
 from benchmarks.resplits.travelling import CATEGORIES
 from confide import calibrators, load_dataset, pipeline, shift, training
-from confide.monitor import WatchReference
+from confide.monitor import AccuracyEstimate, CalibrationEstimate, WatchReference
 
 RISK, DELTA = 0.05, 0.05
 LABELS = 20_000
@@ -55,6 +55,9 @@ def delays(good: int, watches: int, rng: np.random.Generator) -> tuple[float, fl
     return float(np.median(waited)), float(np.quantile(waited, 0.9)), early
 
 
+CALIBRATION = "ECE, by the first of these"
+
+
 class Errors:
     """What each method was off by, in points, and whether its interval held."""
 
@@ -65,9 +68,16 @@ class Errors:
     def add(self, reference: WatchReference, batch: confide.Predictions) -> None:
         """Judge every estimate of a batch."""
         truth = float(batch.facts.correct.double().mean())
-        for estimate in reference.estimates(confide.monitor.WatchBatch.of(batch)):
-            self.points.setdefault(estimate.method, []).append(100 * abs(estimate.value - truth))
-            self.held.setdefault(estimate.method, []).append(estimate.low <= truth <= estimate.high)
+        own = confide.monitor.WatchBatch.of(batch)
+        estimates = reference.estimates(own)
+        for estimate in estimates:
+            self._judge(estimate.method, estimate, truth)
+        error = float(confide.metrics.debiased_ece(batch, binning="width", norm=1))
+        self._judge(CALIBRATION, reference.calibration_error(own, estimates[0]), error)
+
+    def _judge(self, name: str, estimate: AccuracyEstimate | CalibrationEstimate, truth: float) -> None:
+        self.points.setdefault(name, []).append(100 * abs(estimate.value - truth))
+        self.held.setdefault(name, []).append(estimate.low <= truth <= estimate.high)
 
     def table(self) -> list[str]:
         """Rows of the page."""

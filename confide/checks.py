@@ -44,7 +44,20 @@ def number_of_digits(text: str) -> int | None:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The tail of an unknown-word message: the nearest known word, or all of them."""
+    """The tail of an unknown-word message: the nearest known word, or all of them.
+
+    Args:
+        word: what came.
+        known: words that would have been understood.
+
+    Returns:
+        Words to stand at the end of an error.
+
+    Example:
+        >>> from confide.checks import did_you_mean
+        >>> did_you_mean("temprature", ["temperature", "vector"])
+        "did you mean 'temperature'?"
+    """
     words = sorted(known)
     if word in ("sample_weight", "sample_weights"):
         return "it is called 'weights' here: Predictions(logits, labels, weights=...)"
@@ -66,9 +79,13 @@ def as_tensor(values: Any, name: str) -> Tensor:
         array = np.asarray(values)
         array = _numbers_of(array) if array.dtype == object else array
     except (ValueError, OverflowError) as error:
-        raise InputError(f"{name} must be an array of numbers, but: {error}; convert them first") from None
+        why = "rows are of different lengths" if "inhomogeneous" in str(error) else error
+        raise InputError(f"{name} must be an array of numbers, but: {why}; convert them first") from None
     if array.dtype.kind == "c":
         raise InputError(f"{name} must be real numbers, got {array.dtype}; take the part that is meant")
+    if array.dtype.kind in "US":
+        first = f", such as '{str(array.flat[0])[:24]}'" if array.size else ""
+        raise InputError(f"{name} must be numbers, got text{first}; convert them first")
     if array.dtype.kind not in "fiub":
         raise InputError(f"{name} must be numbers, got {array.dtype} values; convert them first")
     if array.dtype.kind == "u" and array.dtype.itemsize > 1:
@@ -258,7 +275,25 @@ def check_range(
     low_open: bool = False,
     high_open: bool = False,
 ) -> None:
-    """A number must lie in an interval; NaN never does."""
+    """A number must lie in an interval; NaN never does.
+
+    Args:
+        value: what came.
+        name: what it is called in the error.
+        low: the lower end.
+        high: the upper end.
+        low_open: whether the lower end itself is refused.
+        high_open: whether the upper end itself is refused.
+
+    Raises:
+        InputError: what is no number, or lies outside.
+
+    Example:
+        >>> from confide.checks import check_range
+        >>> check_range(1.5, "alpha", 0.0, 1.0)
+        Traceback (most recent call last):
+        confide.checks.InputError: alpha must lie in [0, 1], got 1.5
+    """
     try:
         inside = (value > low if low_open else value >= low) and (value < high if high_open else value <= high)
     except TypeError:

@@ -209,6 +209,19 @@ class ClassCounter:
         self.confidence += confidence
         self.squares += squares
 
+    def add_truth_there(self, p_true: Tensor, labels: Tensor, brier: Tensor) -> None:
+        """The same of tensors on a device: what leaves it are the sums by class and bin."""
+        edges = torch.from_numpy(width_edges(self.bins)).to(p_true.device, p_true.dtype)
+        cell = labels * self.bins + torch.bucketize(p_true, edges[1:-1], right=self.closed == "left")
+        own = torch.ones_like(p_true, dtype=torch.float64)
+        if self.weights is not None:
+            own = torch.from_numpy(self.weights).to(p_true.device)
+        truth = p_true.double()
+        for sums, values in (("hits", own), ("hit_squares", own**2), ("truth", own**2 * truth)):
+            of_cells = torch.bincount(cell, values, minlength=len(self.hits))
+            setattr(self, sums, getattr(self, sums) + of_cells.cpu().numpy())
+        self.all_squares += float((own**2 * (brier.double() + 2 * truth - 1)).sum())
+
     def add_truth(self, p_true: Floating, labels: NDArray[np.int64], brier: Floating) -> None:
         """The probabilities of the labels, for how often each class came true in each of its bins; and Brier scores."""
         for first in range(0, len(labels), CACHED):
@@ -259,7 +272,7 @@ class ClassCounter:
 
 
 _FACT_NAMES = ("confidence", "entropy", "margin", "p_true", "nll", "brier", "max_logit", "energy", "doubt")
-SELDOM = ("margin", "max_logit")
+SELDOM = ("margin", "max_logit", "energy")
 """Facts that few metrics ask for; the others are the core."""
 
 
@@ -274,9 +287,26 @@ def facts_of(
     """All facts of logits (or probabilities) and, where known, labels, in their dtype but at least float32.
 
     Args:
+        logits: `n c`, or probabilities.
+        labels: n class indices, where known.
         from_probs: the rows are probabilities; they are taken as they are, not normalised again.
         counter: filled on the way, so that class-wise calibration needs no second pass.
         core: without those of `SELDOM`, on a CPU.
+
+    Returns:
+        `Facts`: a vector each of confidence, predicted class, entropy, margin, ...
+
+    Raises:
+        InputError: where a row has no largest value.
+
+    Example:
+        >>> import torch
+        >>> from confide.facts import facts_of
+        >>> facts = facts_of(torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 0]))
+        >>> facts.correct.tolist()
+        [True, False]
+        >>> [round(value, 3) for value in facts.confidence.tolist()]
+        [0.881, 0.731]
     """
     if logits.device.type != "cpu" and len(logits):
         return _facts_on_device(logits, labels, from_probs, counter)
@@ -352,8 +382,7 @@ def _facts_on_device(outputs: Tensor, labels: Tensor | None, from_probs: bool, c
     if counter is not None:
         counter.add_sums(len(outputs), device_pass.columns, device_pass.cells)
         if labels is not None:
-            p_true, brier = device_pass.values["p_true"], device_pass.values["brier"]
-            counter.add_truth(*(v.cpu().numpy() for v in (p_true, labels, brier)))
+            counter.add_truth_there(device_pass.values["p_true"], labels, device_pass.values["brier"])
     return facts
 
 
@@ -457,11 +486,11 @@ def _fill_from_logits(
         # A logit of minus infinity is a class ruled out: 0 * log 0 = 0.
         spread = np.where(np.isfinite(top), row_dot(weights, np.maximum(shifted, -1e4)), np.nan)
     log_scale = np.log1p(others)
-    np.add(top, log_scale, out=out["energy"])
     np.divide(1, scale, out=out["confidence"])
     np.divide(others, scale, out=out["doubt"])
     if "margin" in out:
         out["max_logit"][:] = top
+        np.add(top, log_scale, out=out["energy"])
         np.divide(1 - row_max(weights), scale, out=out["margin"])
     np.subtract(log_scale, spread / scale, out=out["entropy"])
     squares = (1 + row_dot(weights, weights)) / (scale * scale)
@@ -494,8 +523,8 @@ def _fill_from_probs(
         out["margin"][:] = top - row_max(weights)
         weights[row, prediction] = top
         out["max_logit"][:] = shifted[row, prediction]
+        out["energy"][:] = 0
     out["entropy"][:] = np.maximum(-row_dot(block, shifted), 0)
-    out["energy"][:] = 0
     if labels is not None:
         at_label = block[row, labels]
         out["p_true"][:] = at_label

@@ -14,12 +14,19 @@ from typing import Any
 from torch import Tensor
 
 from confide.losses.base import LOSSES, check_batch, shared_help
-from confide.numerics.kernels import class_mean_gap, kde_calibration_error, likely_bandwidth, mmce_of, mmce_weighted_of
+from confide.numerics.kernels import (
+    BANDWIDTHS,
+    class_mean_gap,
+    kde_calibration_error,
+    likely_bandwidth,
+    mmce_of,
+    mmce_weighted_of,
+)
 from confide.registry import Method, OptionSpec, Registry
 from confide.simplex.statistics import log_p_and_class_means, simplex_statistics
 from confide.types import Labels, Logits, Scalar
 
-__all__ = ["PENALTIES", "kde_xe", "likely_bandwidth", "mbls", "mdca", "mmce", "mmce_weighted", "names"]
+__all__ = ["BANDWIDTHS", "PENALTIES", "kde_xe", "likely_bandwidth", "mbls", "mdca", "mmce", "mmce_weighted", "names"]
 
 PENALTIES = Registry("penalty", OptionSpec)
 PenaltyFunction = Callable[..., Scalar]

@@ -113,7 +113,22 @@ def order_keys(ids: Any, seed: int, purpose: str) -> Bits:
 
 
 def deal(keys: NDArray[Any], strata: NDArray[Any], number: int) -> NDArray[np.int64]:
-    """Fold 0..number-1 of every sample: sorted by stratum, then by key, and dealt out in turn like cards."""
+    """Fold 0..number-1 of every sample: sorted by stratum, then by key, and dealt out in turn like cards.
+
+    Args:
+        keys: one a sample, drawn or not; neighbours in their order get different folds.
+        strata: what is to be balanced, one value a sample.
+        number: of folds.
+
+    Returns:
+        n folds.
+
+    Example:
+        >>> import numpy as np
+        >>> from confide.random import deal
+        >>> deal(np.array([4, 1, 3, 2]), np.array([0, 0, 1, 1]), 2).tolist()
+        [1, 0, 1, 0]
+    """
     fold = np.empty(len(keys), dtype=np.int64)
     fold[np.lexsort((keys, strata))] = np.arange(len(keys)) % number
     return fold
@@ -129,8 +144,24 @@ def folds(ids: Any, strata: NDArray[Any], number: int, *, seed: int, purpose: st
     """Fold 0..number-1 of every sample, drawn by seed and id; each stratum is spread evenly.
 
     Args:
+        ids: of the samples: the same id has the same draw, whatever stands beside it.
         strata: what is to be balanced, such as the label or whether the prediction is right.
         number: of folds, at least 2.
+        seed: of the draws.
+        purpose: a word that keeps draws for different ends apart.
+
+    Returns:
+        n folds.
+
+    Raises:
+        InputError: fewer than two folds.
+
+    Example:
+        >>> import numpy as np
+        >>> from confide.random import folds
+        >>> fold = folds(np.arange(6), np.array([0, 0, 0, 1, 1, 1]), 3, seed=0, purpose="example")
+        >>> sorted(fold[:3].tolist()), sorted(fold[3:].tolist())
+        ([0, 1, 2], [0, 1, 2])
     """
     check_range(number, "folds", 2)
     return deal(order_keys(ids, seed, purpose), strata, number)
@@ -143,6 +174,23 @@ def split(
 
     Sizes are rounded by largest remainder over the classes, and unless the parts take everything one sample of every
     class stays in `train`. The purpose `validation` rounds each class by itself, and may empty a small one.
+
+    Args:
+        ids: of the samples: the same id has the same draw, whatever stands beside it.
+        labels: n class indices.
+        fractions: part -> its share of the samples.
+        seed: of the draws.
+        purpose: a word that keeps draws for different ends apart.
+
+    Returns:
+        Part -> its rows, with `train` last.
+
+    Example:
+        >>> import numpy as np
+        >>> from confide.random import split
+        >>> rows = split(np.arange(8), np.repeat([0, 1], 4), {"test": 0.25}, seed=0)
+        >>> {part: len(of_part) for part, of_part in rows.items()}
+        {'test': 2, 'train': 6}
     """
     counts = np.bincount(labels)
     by_class = np.lexsort((order_keys(ids, seed, purpose), labels))

@@ -561,7 +561,25 @@ class Scores:
 
 
 def rows_of(ids: Ids | Sequence[Any], known: Ids, what: str) -> NDArray[np.intp]:
-    """Rows of `known` that hold the ids, in their order."""
+    """Rows of `known` that hold the ids, in their order.
+
+    Args:
+        ids: whose rows are asked for.
+        known: unique ids.
+        what: what holds the known ones, as the error calls it.
+
+    Returns:
+        A row of `known` for every id.
+
+    Raises:
+        InputError: an id that is not there.
+
+    Example:
+        >>> import numpy as np
+        >>> from confide.records import rows_of
+        >>> rows_of(["c", "a"], np.array(["a", "b", "c"]), "the features").tolist()
+        [2, 0]
+    """
     ids = np.asarray(ids)
     if ids.dtype.kind != known.dtype.kind and "U" in (ids.dtype.kind, known.dtype.kind):
         ids, known = ids.astype(np.str_), known.astype(np.str_)

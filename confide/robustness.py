@@ -267,7 +267,15 @@ def _subject(runner: ModelOnDevice, dataset: Dataset, request: ShiftRequest, ide
 
     # Calibrators and the like are fitted on these samples: with others, cells kept before are another model's.
     fitted_on = [part.fingerprint for name, part in dataset.splits.items() if name in ("train", "val")]
-    return Subject(runner.forward, stages, predictors, by_label, runner.attacked, "-".join([identity, *fitted_on]))
+    return Subject(
+        runner.forward,
+        stages,
+        predictors,
+        by_label,
+        runner.attacked,
+        "-".join([identity, *fitted_on]),
+        runner.trained.class_names,
+    )
 
 
 def _reference_split(train: Split) -> Split:

@@ -73,7 +73,7 @@ def test_pairs_measure_what_a_top1_record_measures(pairs):
         assert float(getattr(metrics, word)(pairs)) == float(getattr(metrics, word)(top1)), word
     evaluation = confide.evaluate(pairs, by="site")
     assert evaluation.find("ece").low <= float(metrics.ece(pairs)) <= evaluation.find("ece").high
-    assert set(evaluation.about.missing) == {"nll", "brier", "classwise_ece"}
+    assert set(evaluation.about.missing) == {"nll", "brier", "classwise_ece", "classes"}
 
 
 def test_pairs_are_compared_and_get_operating_points(pairs):
@@ -156,9 +156,9 @@ def test_replacing_trust_keeps_the_facts_and_nothing_else_that_was_derived():
     record = Predictions(LOGITS, [0, 1, 2])
     float(metrics.ece(record))
     changed = record.replace(trust=torch.tensor([1.0, 2.0, 3.0]))
-    assert changed.facts is record.facts
+    assert changed.core_facts is record.core_facts
     assert float(metrics.aurc(changed, score="trust")) != float(metrics.aurc(record))
-    assert record.replace(labels=[1, 1, 1]).facts is not record.facts
+    assert record.replace(labels=[1, 1, 1]).core_facts is not record.core_facts
     with pytest.raises(TypeError, match="trsut"):
         record.replace(trsut=None)
 
@@ -642,3 +642,69 @@ def test_labels_that_are_neither_yes_nor_no_are_refused(options, words):
 def test_replace_sends_other_logits_to_their_own_method():
     with pytest.raises(InputError, match="use with_logits"):
         Predictions([[2.0, 0.0]], [0]).replace(logits=[[1.0, 0.0]])
+
+
+def test_sums_of_streamed_classes_stay_where_weights_keep_their_shares_and_are_gone_elsewhere():
+    whole = Predictions(torch.randn(30, 3, generator=torch.Generator().manual_seed(0)), np.arange(30) % 3)
+    weights = np.linspace(1, 2, 30)
+    streamed = Predictions.from_facts(whole.facts, whole.labels, 3, whole.weighted(weights).class_table())
+    counted = streamed.replace(weights=weights)
+    assert counted.outputs.table is None  # they were made without weights
+    known = Predictions.from_facts(whole.facts, whole.labels, 3, whole.class_table(), weights=weights)
+    assert known.replace(weights=3 * weights).outputs.table is not None
+    assert known.replace(weights=weights[::-1].copy()).outputs.table is None
+    assert known.replace(weights=None).outputs.table is None
+    assert known.replace(split="val").outputs.table is not None
+
+
+def test_probabilities_of_one_class_may_stand_in_a_column():
+    column = Predictions.from_probs([[0.2], [0.75]])
+    flat = Predictions.from_probs([0.2, 0.75])
+    assert column.probabilities().tolist() == flat.probabilities().tolist()
+    np.testing.assert_allclose(flat.probabilities(), [[0.8, 0.2], [0.25, 0.75]])
+
+
+@pytest.mark.parametrize(("value", "fits"), [(0.0, True), (1.0, True), (1 + 1e-6, False), (-1e-9, False), (2, False)])
+def test_a_confidence_beyond_its_range_is_named_by_its_sample(value, fits):
+    if fits:
+        assert len(Predictions.from_pairs([1, 0, 1], [0.5, value, 1])) == 3
+    else:
+        with pytest.raises(InputError, match=rf"confidence must lie in \[0, 1\], got {value}.* at sample 1 of 3"):
+            Predictions.from_pairs([1, 0, 1], np.array([0.5, value, 1]))
+
+
+def test_shares_of_classes_go_by_name_whatever_their_order_and_unknown_names_are_told_the_nearest():
+    even = Predictions.from_probs([[0.5, 0.5]], class_names=("cat", "dog"))
+    assert even.with_prior({"dog": 0.9, "cat": 0.1}, trained=[0.5, 0.5]).probabilities().tolist() == [[0.1, 0.9]]
+    for prior, said in (
+        ({"cat": 0.5, "dgo": 0.5}, "got cat, dgo; did you mean 'dog'"),
+        ({"cat": 1.0}, "got cat; classes: cat, dog"),
+        ({"bird": 0.2, "dog": 0.3, "cat": 0.5}, "got bird, dog, cat; "),
+    ):
+        with pytest.raises(InputError, match=f"prior must give a share to every class, {said}"):
+            even.with_prior(prior, trained=[0.5, 0.5])
+
+
+def test_a_column_of_one_value_is_refused_with_what_it_holds():
+    for value, said in (("x" * 60, "'" + "x" * 39), (3, "3"), ([1, 2, 3], "3")):
+        with pytest.raises(InputError, match=f"column 'site' must have 2 values, got {said}$"):
+            Predictions([[1.0, 0.0], [0.0, 1.0]], [0, 1], columns={"site": value})
+
+
+def test_one_label_that_is_a_word_is_a_class_too():
+    one = Predictions([[2.0, 0.0]], ["dog"], class_names=("cat", "dog"))
+    assert one.labels.tolist() == [1]
+    assert Predictions(np.zeros((0, 2)), [], class_names=("cat", "dog")).labels.tolist() == []
+
+
+def test_a_table_of_one_probability_is_of_two_classes_and_one_of_maps_is_told_where_to_go(tmp_path):
+    np.savez(
+        tmp_path / "one.npz", probs=np.array([0.2, 0.9]), labels=np.array(["no", "yes"]), class_names=["no", "yes"]
+    )
+    one = Predictions.load(tmp_path / "one.npz")
+    assert (one.num_classes, one.class_names, one.labels.tolist()) == (2, ("no", "yes"), [0, 1])
+    np.savez(tmp_path / "three.npz", probs=np.array([0.2, 0.9]), labels=[0, 1], class_names=["no", "yes", "other"])
+    assert Predictions.load(tmp_path / "three.npz").class_names is None  # they are not those of its classes
+    np.savez(tmp_path / "maps.npz", logits=np.zeros((2, 3, 4)), labels=np.zeros(2))
+    with pytest.raises(InputError, match="must have outputs n x c, got 2 x 3 x 4; of segmented images make"):
+        Predictions.load(tmp_path / "maps.npz")

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import confide
@@ -432,3 +433,12 @@ def test_a_group_is_read_as_it_is_named():
         measured = Measurement("accuracy", 0.5, 10, group=group_of(kind, name) if kind else name)
         assert (measured.group_kind, measured.group_name) == (kind, name)
     assert (Measurement("accuracy", 0.5, 10).group_kind, Measurement("accuracy", 0.5, 10).group_name) == ("", "")
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.bool_, np.float32, np.float64, None])
+def test_a_curve_of_any_columns_holds_plain_floats(dtype):
+    column = [0, 1, 1] if dtype is None else np.array([0, 1, 1], dtype=dtype)
+    curve = Curve.of("drawn", {"a": column}, model="m", split="test")
+    assert curve.columns == {"a": (0.0, 1.0, 1.0)}
+    assert {type(value) for value in curve.columns["a"]} == {float}
+    assert (curve.model, curve.split) == ("m", "test")

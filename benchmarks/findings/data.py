@@ -12,19 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from benchmarks.lib.grid import COMPILED
 from confide import Dataset, Features, Scores, Split, data, difficulty, features, files
 
-SHORT: dict[str, Any] = {
-    "model": "resnet18",
-    "epochs": 16,
-    "batch_size": 512,
-    "learning_rate": 0.4,
-    "nesterov": True,
-    "weight_decay": 5e-4,
-    "schedule": "one_cycle",
-    "augment": "crop_flip",
-    "compile": True,
-}
+SHORT: dict[str, Any] = {"model": "resnet18", **COMPILED}
 """How every network here is trained: the schedule of the tables at lite scale."""
 
 

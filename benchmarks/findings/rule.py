@@ -14,7 +14,7 @@ from benchmarks.findings.trials import rows_of
 from benchmarks.lib import titles
 from confide import files
 
-KEPT = ROOT / "benchmarks" / "results" / "findings"
+FINDINGS = ROOT / "benchmarks" / "results" / "findings"
 ROUNDS = {"tuning": 1, "questions": 2, "settled": 3}
 """Folders of what is kept. From the third round on, averaged weights have batch-norm statistics of their own."""
 LAST, SEEDS = 3, 5
@@ -107,8 +107,8 @@ def kept_rows() -> tuple[dict[Name, dict[str, Any]], dict[Name, Any]]:
     rows: dict[Name, dict[str, Any]] = {}
     losses: dict[Name, Any] = {}
     for folder, turn in ROUNDS.items():
-        rows |= {(turn, row["variant"]): row for row in rows_of(KEPT / folder)}
-        path = KEPT / folder / "nll.npz"
+        rows |= {(turn, row["variant"]): row for row in rows_of(FINDINGS / folder)}
+        path = FINDINGS / folder / "nll.npz"
         losses |= {(turn, name): values for name, values in files.read_table(path)[0].items()} if path.exists() else {}
     return rows, losses
 
@@ -117,7 +117,7 @@ def banded_losses() -> dict[Name, Any]:
     """The NLL of every judging sample after a temperature by band, the calibrator of point 3, by round and variant."""
     probs: dict[Name, Any] = {}
     for folder, turn in ROUNDS.items():
-        path = KEPT / folder / "by_band.npz"
+        path = FINDINGS / folder / "by_band.npz"
         probs |= {(turn, name): values for name, values in files.read_table(path)[0].items()} if path.exists() else {}
     return probs
 
@@ -126,7 +126,7 @@ def by_band_table() -> str:
     """One temperature against one a band of difficulty, means over the trainings of a loss: point 3 of the rule."""
     lines = []
     for folder, turn in ROUNDS.items():
-        path = KEPT / folder / "by_band.json"
+        path = FINDINGS / folder / "by_band.json"
         several: dict[str, list[dict[str, Any]]] = {}
         for name, row in (files.read_json(path) if path.exists() else {}).items():
             several.setdefault(SEED.sub("", name), []).append(row)

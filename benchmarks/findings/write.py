@@ -22,7 +22,7 @@ from benchmarks.findings import embedded, folds, recipe
 from benchmarks.findings.cells import Cells, cell_tables, markdown, read_cells, resampled_table, stages_table
 from benchmarks.findings.recorded import recorded_tables
 from benchmarks.findings.rule import (
-    KEPT,
+    FINDINGS,
     SEEDS,
     Name,
     apart,
@@ -54,7 +54,7 @@ def main() -> None:
     args = parser.parse_args()
     for text in args.keep:
         name, folder = files.split_pair(text, "--keep must be NAME=FOLDER")
-        keep(Path(folder), KEPT / name)
+        keep(Path(folder), FINDINGS / name)
     renew(PAGE, Path(args.cells) if args.cells else None, TABLES)
 
 
@@ -62,8 +62,8 @@ def renew(path: Path, cells: Path | None, tables: Path) -> None:
     """Fill the page's tables again: from what is kept, and with a grid's folder from its cells."""
     parts = {"trials": trials_table(), "rule": rule_text(), "seeds": seeds_table()}
     parts |= {"by-band": by_band_table(), "confusion": confusion_table(), "errors": errors_table()}
-    parts["embedded"] = embedded.table(KEPT / "embedded.jsonl")
-    parts["folds"] = folds.table(files.read_json(KEPT / "folds.json")["folds"])
+    parts["embedded"] = embedded.table(FINDINGS / "embedded.jsonl")
+    parts["folds"] = folds.table(files.read_json(FINDINGS / "folds.json")["folds"])
     if cells is not None:
         own = read_cells(cells)
         parts |= cell_tables(own)
@@ -183,11 +183,11 @@ def errors_table() -> str:
 
 
 def _confusion() -> dict[str, Any] | None:
-    path = KEPT / "questions" / "confusion.json"
+    path = FINDINGS / "questions" / "confusion.json"
     if not path.exists():
         return None
     confusion: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    cost = KEPT / "questions" / "rmd.json"
+    cost = FINDINGS / "questions" / "rmd.json"
     if cost.exists():
         confusion["rmd_seconds"] = json.loads(cost.read_text(encoding="utf-8"))["seconds"]
     return confusion

@@ -21,7 +21,7 @@ STAGED = f", {CALIBRATED}"
 
 OURS = "Confide"
 """The source of items that no paper has."""
-ASKED = "asked here: "
+QUESTION = "asked here: "
 """How a claim begins that no paper makes."""
 MOST_POINTS = 12
 """Places on a figure's axis that the Markdown table shows, evenly spread; the parquet file has all."""
@@ -57,7 +57,7 @@ def write_verdicts(outcomes: Sequence[tuple[Item, Outcome | None]], path: Path) 
     words = ("reproduced", "partly", "not", "not testable here")
     papers = [row for row in rows if not row.startswith(f"| [{OURS}](")]
     counts = ", ".join(f"{sum(f'| **{word}** |' in row for row in papers)} {word}" for word in words)
-    ours = sum(f"| {ASKED}" in row for row in papers)
+    ours = sum(f"| {QUESTION}" in row for row in papers)
     beside = f" ({ours} of them asked here beside what they say)" if ours else ""
     lines = ["# Verdicts", "", f"Of {len(papers)} claims of the papers{beside}: {counts}.", ""]
     lines += [" ".join((claims.__doc__ or "").split()), "", "| paper | claim | verdict | why |", "|---|---|---|---|"]

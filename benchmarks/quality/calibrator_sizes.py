@@ -25,7 +25,7 @@ from benchmarks.findings.cells import markdown
 from benchmarks.quality.calibrators import halves, summary
 from confide import Predictions, calibrators, files
 
-KEPT = ROOT / "benchmarks" / "results" / "calibrator_sizes.json"
+RESULTS = ROOT / "benchmarks" / "results" / "calibrator_sizes.json"
 PAGE = ROOT / "docs" / "which_method.md"
 PLACE = re.compile(r"(<!-- made by benchmarks/quality/calibrator_sizes\.py -->\n).*?(<!-- /made -->)", re.S)
 NETWORKS = {"wideresnet-16-4-cifar-10": 10, "wideresnet-16-4-cifar-100": 100}
@@ -50,10 +50,10 @@ def measure(folder: Path) -> list[dict[str, Any]]:
         splits = [halves(folder / f"{network}.npz", seed) for seed in range(SEEDS)]
         for size in SIZES:
             for word in METHODS:
-                found = []
+                summaries = []
                 for val, test in splits:
-                    found.append(summary(calibrated(word, val.take(np.arange(size)), test)))
-                accuracy, nll, ece = (list(column) for column in zip(*found, strict=True))
+                    summaries.append(summary(calibrated(word, val.take(np.arange(size)), test)))
+                accuracy, nll, ece = (list(column) for column in zip(*summaries, strict=True))
                 rows.append(
                     {"classes": classes, "n": size, "method": word, "accuracy": accuracy, "nll": nll, "ece": ece}
                 )
@@ -79,7 +79,7 @@ def table(rows: list[dict[str, Any]], value: str, scale: float, digits: int) -> 
 
 
 def advice(rows: list[dict[str, Any]]) -> str:
-    """What to take: the three lowest by NLL, beside one temperature and nothing."""
+    """What to take: the three lowest by NLL, beside one temperature and the network itself."""
     lines = []
     for classes in NETWORKS.values():
         for n in SIZES:
@@ -88,19 +88,19 @@ def advice(rows: list[dict[str, Any]]) -> str:
             worse = [word for word in order if mean(rows, classes, n, word) > mean(rows, classes, n, NONE)]
             known = [f"{mean(rows, classes, n, word):.3f}" for word in ("temperature", NONE)]
             lines.append([str(classes), f"{n:,}", best, *known, ", ".join(f"`{word}`" for word in worse) or "none"])
-    head = ["classes", "validation samples", "lowest NLL", "`temperature`", "as it is", "worse than as it is"]
+    head = ["classes", "validation samples", "lowest NLL", "`temperature`", "uncalibrated", "worse than uncalibrated"]
     return markdown(head, lines)
 
 
-def page(kept: dict[str, Any]) -> str:
-    rows = kept["rows"]
+def page(results: dict[str, Any]) -> str:
+    rows = results["rows"]
     return f"""# Calibrators by number of validation samples and of classes
 
 WideResNet-16-4 on CIFAR-10 and CIFAR-100: its saved outputs of the 10,000 test images, halved by {SEEDS} seeds; fitted
 on the first so many of one half, judged on the other (5,000). Means over the seeds; the lowest is bold. Limits: one
 network for each number of classes, and the halves of different seeds share samples.
 
-{kept["how"]}
+{results["how"]}
 
 ## NLL
 
@@ -126,11 +126,11 @@ def main() -> None:
             f"Made by `python -m benchmarks.quality.calibrator_sizes FOLDER`, seeds 0 to {SEEDS - 1}, commit {commit}, "
             f"{platform.machine()}, one thread, {time.process_time() - start:.0f} CPU s; torch {torch.__version__}."
         )
-        files.write_json(KEPT, {"how": how, "rows": rows})
-    kept = files.read_json(KEPT)
-    files.write_text(KEPT.with_suffix(".md"), page(kept))
+        files.write_json(RESULTS, {"how": how, "rows": rows})
+    results = files.read_json(RESULTS)
+    files.write_text(RESULTS.with_suffix(".md"), page(results))
     text = PAGE.read_text(encoding="utf-8")
-    files.write_text(PAGE, PLACE.sub(lambda place: f"{place[1]}{advice(kept['rows'])}\n{place[2]}", text))
+    files.write_text(PAGE, PLACE.sub(lambda place: f"{place[1]}{advice(results['rows'])}\n{place[2]}", text))
 
 
 if __name__ == "__main__":

@@ -96,8 +96,8 @@ def spaces(case: Case, dataset: Dataset, seed: int, folder: Path) -> dict[str, d
     draw = np.random.default_rng(seed)
     known: dict[str, dict[str, Features]] = {}
     for name, (word, options) in case.extracted.items():
-        kept = {split: folder / f"{name}-{split}" if dataset.kind == "text" else None for split in SPLITS}
-        known[name] = {split: features.extract(word, dataset, split, out=kept[split], **options) for split in SPLITS}
+        places = {split: folder / f"{name}-{split}" if dataset.kind == "text" else None for split in SPLITS}
+        known[name] = {split: features.extract(word, dataset, split, out=places[split], **options) for split in SPLITS}
     known["random"] = {
         split: Features(draw.normal(size=(len(part), 64)), part.labels, part.ids, "random", split)
         for split, part in ((split, dataset.split(split)) for split in SPLITS)

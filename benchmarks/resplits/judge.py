@@ -393,8 +393,8 @@ def rule_text(losses: Mapping[str, np.ndarray]) -> str:
 
 def cell_rows(results: list[dict[str, Any]], epochs: int, method: str, plan: str = RESPLITS) -> list[dict[str, Any]]:
     """The results of one method and length, by seed."""
-    wanted = (plan, epochs, method)
-    return sorted((r for r in results if (r["plan"], r["epochs"], r["method"]) == wanted), key=lambda r: r["seed"])
+    cell = (plan, epochs, method)
+    return sorted((r for r in results if (r["plan"], r["epochs"], r["method"]) == cell), key=lambda r: r["seed"])
 
 
 def chosen_dropout(results: list[dict[str, Any]], epochs: int) -> str:

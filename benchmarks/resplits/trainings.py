@@ -229,10 +229,10 @@ def make_view(work: Work, seed: int) -> None:
     labels = torch.from_numpy(work.pool.labels).to(work.device)
     held = torch.from_numpy(np.concatenate([rows["val"], rows["test"]])).to(work.device)
     train = torch.from_numpy(rows["train"]).to(work.device)
-    kept = {**rows, "train": rows["train"][:: work.plan.thinning]}
-    columns: dict[str, Any] = {f"{split}_rows": moved[part] for split, part in kept.items()}
-    columns |= {f"{split}_labels": work.pool.labels[part].astype(np.uint8) for split, part in kept.items()}
-    columns |= {split: part.astype(np.int32) for split, part in kept.items()}
+    thinned = {**rows, "train": rows["train"][:: work.plan.thinning]}
+    columns: dict[str, Any] = {f"{split}_rows": moved[part] for split, part in thinned.items()}
+    columns |= {f"{split}_labels": work.pool.labels[part].astype(np.uint8) for split, part in thinned.items()}
+    columns |= {split: part.astype(np.int32) for split, part in thinned.items()}
     votes = voted(work.features[held], work.features[train], labels[train], work.opened[0].num_classes)
     columns["distance"] = near_distances(work.features[held], work.features[train])
     difficulty.fit("rmd", moved[rows["train"]].astype(np.float32), work.pool.labels[rows["train"]]).save(fit_file)

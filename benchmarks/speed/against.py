@@ -54,16 +54,16 @@ def serve() -> None:
     import torch
 
     torch.set_num_threads(1)
-    made: dict[str, Case] = {}
+    cases: dict[str, Case] = {}
     for line in sys.stdin:
         calls, name = line.split(maxsplit=1)
         try:
-            if name not in made:
-                made[name] = make_case(name.strip())
-                made[name]()
+            if name not in cases:
+                cases[name] = make_case(name.strip())
+                cases[name]()
             began = time.process_time()
             for _ in range(int(calls)):
-                made[name]()
+                cases[name]()
             reply: Any = time.process_time() - began
         except Exception as error:  # an older tree may lack what a case needs: its row says so
             reply = f"{type(error).__name__}: {error}"

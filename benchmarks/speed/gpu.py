@@ -101,25 +101,25 @@ def differences(n: int, classes: int, kind: torch.dtype, weighted: bool) -> dict
     weights = torch.linspace(0.5, 2.0, n) if weighted else None
     there = confide.Predictions(logits.to(kind), labels, weights=weights)
     here = confide.Predictions(logits.to(kind).cpu(), labels.cpu(), weights=weights)
-    found, known = (confide.evaluate(record, intervals=False) for record in (there, here))
+    theirs, known = (confide.evaluate(record, intervals=False) for record in (there, here))
     columns = [
         (pair[0].columns[name], pair[1].columns[name])
-        for pair in zip(found.curves, known.curves, strict=True)
+        for pair in zip(theirs.curves, known.curves, strict=True)
         for name in pair[1].columns
     ]
     vectors = ("confidence", "entropy", "margin", "p_true", "nll", "brier", "max_logit", "energy")
     return {
         "measurements": max(
-            _apart([a.value], [b.value]) for a, b in zip(found.measurements, known.measurements, strict=True)
+            _apart([a.value], [b.value]) for a, b in zip(theirs.measurements, known.measurements, strict=True)
         ),
         "curves": max(_apart(a, b) for a, b in columns),
         "facts": max(_apart(getattr(there.facts, v).cpu(), getattr(here.facts, v)) for v in vectors),
     }
 
 
-def _apart(found: object, known: object) -> float:
+def _apart(value: object, known: object) -> float:
     """The largest difference, relative to 1 or to the value where that is larger; infinite where one is unknown."""
-    a, b = (torch.as_tensor(values, dtype=torch.float64) for values in (found, known))
+    a, b = (torch.as_tensor(values, dtype=torch.float64) for values in (value, known))
     if a.shape != b.shape or not torch.equal(a.isnan(), b.isnan()):
         return math.inf
     return float(((a - b).abs() / b.abs().clamp_min(1.0)).nan_to_num(0.0).max()) if a.numel() else 0.0
@@ -138,7 +138,7 @@ def agreement_table() -> tuple[list[str], bool]:
     return lines, alike
 
 
-def _given(shape: tuple[int, int], block: int) -> tuple[int, int]:
+def _fixed_shape(shape: tuple[int, int], block: int) -> tuple[int, int]:
     return shape
 
 
@@ -153,7 +153,7 @@ def shape_lines(rounds: int) -> list[str]:
         read = device_milliseconds(logits.sum, rounds)
         edges = torch.linspace(0, 1, 16, device="cuda")
         for shape in shapes:
-            setattr(kernel, "tile_shape", functools.partial(_given, shape))  # noqa: B010
+            setattr(kernel, "tile_shape", functools.partial(_fixed_shape, shape))  # noqa: B010
             for kernel.PROGRAMS in (16, 32):
                 whole, bare = (
                     device_milliseconds(functools.partial(kernel.sample_facts, logits, labels, e, None), rounds)

@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ctypes
 import gc
 import math
 import os
 import platform
 import resource
 import statistics
+import subprocess
 import sys
 import time
-import tracemalloc
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ from benchmarks.speed import start
 
 MOST_FOR_ALL = 1_000_000
 """Logits up to which every metric is timed too."""
-SIZES = ((50_000, 1000), (1_000_000, 100), (1_000_000, 10), (10_000, 20_000), (10_000, 10))
+SIZES = ((50_000, 1000), (1_000_000, 100), (10_000_000, 10), (1_000_000, 10), (10_000, 20_000), (10_000, 10))
 
 
 def simulated(n: int, classes: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -158,21 +159,47 @@ def evaluated(logits: torch.Tensor, labels: torch.Tensor, metrics: str = "core",
     confide.evaluate(confide.Predictions(logits, labels), metrics, intervals)
 
 
-def extra_memory(logits: torch.Tensor, labels: torch.Tensor, metrics: str, intervals: bool) -> float:
-    """Peak of what numpy allocates during one evaluation, in MB."""
+ALONE, DEFAULT = "values", "default"
+
+
+def extra_memory(n: int, classes: int, how: str) -> float:
+    """Peak resident memory of one evaluation beside logits and labels, in MB, in a fresh process."""
+    command = [sys.executable, "-m", "benchmarks.speed.metrics", "--memory", f"{n}x{classes}", how]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def own_memory(n: int, classes: int, how: str) -> float:
+    """The same in this process, which has evaluated a few samples before: what is loaded then does not count."""
+    evaluated(*simulated(500, classes), intervals=how == DEFAULT)
+    logits, labels = torch.empty(n, classes), torch.empty(n, dtype=torch.int64)
+    for k, first in enumerate(range(0, n, SHARD)):
+        part = slice(first, min(first + SHARD, n))
+        logits[part], labels[part] = simulated(part.stop - first, classes, seed=k)
     gc.collect()
-    tracemalloc.start()
-    evaluated(logits, labels, metrics, intervals)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    return peak / 1e6
+    ctypes.CDLL("libc.so.6").malloc_trim(0)  # what was freed counts again where it is used
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+    before = memory_now("VmRSS")
+    evaluated(logits, labels, intervals=how == DEFAULT)
+    return (memory_now("VmHWM") - before) / 1e6
+
+
+SHARD = 1 << 12
+
+
+def memory_now(what: str) -> int:
+    """Bytes of a line of Linux' account of this process."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(what))
 
 
 @dataclass(frozen=True)
 class Compared:
-    """One size: CPU milliseconds, ratios within rounds, memory, and the peers' times as multiples of the floor."""
+    """One size: MB of the logits, CPU milliseconds, ratios within rounds, memory beside the logits, and those of the
+    peers as multiples of the floor.
+    """
 
     size: str
+    held: float
     floor: float
     values: float
     default: float
@@ -204,9 +231,10 @@ def compare(n: int, classes: int, rounds: int, with_peers: bool) -> Compared:
     times = [{name: seconds(work) for name, work in cases.items()} for _ in range(rounds)]
     floors = 1e3 * statistics.median(t["floor"] for t in times)
     in_floors = {name: statistics.median(t[name] / t["floor"] for t in times) for name in cases}
-    alone, whole = (extra_memory(logits, labels, "core", intervals) for intervals in (False, True))
+    alone, whole = (extra_memory(n, classes, how) for how in (ALONE, DEFAULT))
     row = Compared(
         f"{n:,} x {classes:,}",
+        4e-6 * n * classes,
         floors,
         floors * in_floors["values"],
         floors * in_floors["default"],
@@ -223,14 +251,14 @@ def peers_in_floors(
     logits: torch.Tensor, labels: torch.Tensor, floor: Callable[[], None]
 ) -> dict[str, dict[str, float]]:
     """Metric -> package -> its time in floors; a package that breaks on this input is left out, and said so."""
-    found: dict[str, dict[str, float]] = {}
+    floors: dict[str, dict[str, float]] = {}
     for metric, calls in peers(logits, labels).items():
         for package, call in calls.items():
             try:
-                found.setdefault(metric, {})[package] = seconds(call) / seconds(floor)
+                floors.setdefault(metric, {})[package] = seconds(call) / seconds(floor)
             except Exception as error:
                 print(f"{metric} by {package}: {type(error).__name__}: {error}", file=sys.stderr)
-    return found
+    return floors
 
 
 PACKAGES = ("torch", "numpy", "torchmetrics", "netcal", "scikit-learn", "probmetrics", "uncertainty-calibration")
@@ -260,15 +288,15 @@ def page(rows: list[Compared], cold: list[str], rounds: int, commit: str) -> str
         "`confide.evaluate(predictions)` with intervals, chance levels, curves and groups. Peers: the quickest package "
         "for each of the "
         f"{len(known[0].peers) if known else 0} metrics that some package has, added up with one softmax, without any "
-        "interval.",
+        "interval. Memory: the peak of a fresh process beside logits and labels, and that over the logits' bytes.",
         "",
-        "| size | floor, ms | values alone | default | default / values | memory beside the logits, MB | peers | "
-        "peers / values | peers / default |",
+        "| size | floor, ms | values alone | default | default / values | MB beside the logits: values; default | "
+        "peers | peers / values | peers / default |",
         "|" + "---|" * 9,
     ]
     for row in rows:
         other = [f"{row.stitched:,.0f} ms", f"{row.stitched / row.values:.1f}", f"{row.stitched / row.default:.1f}"]
-        memory = f"{row.memory[0]:.0f}; default {row.memory[1]:.0f}"
+        memory = "; ".join(f"{value:.0f} ({value / row.held:.2f} x)" for value in row.memory)
         cells = [row.size, f"{row.floor:.1f}", f"{row.values:.1f} ms", f"{row.default:.1f} ms"]
         cells += [f"{row.default / row.values:.1f}", memory, *(other if row.peers else ["–"] * 3)]
         lines.append("| " + " | ".join(cells) + " |")
@@ -308,14 +336,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, help="write the page there")
     parser.add_argument("--sizes", nargs="+", default=[f"{n}x{c}" for n, c in SIZES], help="as 50000x1000")
-    parser.add_argument("--no-peers", nargs="*", default=["1000000x10", "10000x20000"], help="sizes without peers")
+    parser.add_argument(
+        "--no-peers", nargs="*", default=["10000000x10", "1000000x10", "10000x20000"], help="sizes without peers"
+    )
     parser.add_argument("--stream", action="store_true", help="ten million rows from an iterator, nothing else")
+    parser.add_argument("--memory", nargs=2, metavar=("SIZE", "HOW"), help="peak memory of this process, nothing else")
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     if args.stream:
         streamed()
+        return
+    if args.memory:
+        n, classes = (int(number) for number in args.memory[0].split("x"))
+        print(own_memory(n, classes, args.memory[1]))
         return
     rows = []
     for size in args.sizes:

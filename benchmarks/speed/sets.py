@@ -79,9 +79,9 @@ def main() -> None:
             ),
             "watch: a batch": lambda: watch.update(batch),
         }
-        for name, one in works.items():
+        for name, case in works.items():
             repeats = 1 if name.startswith("watch") else args.repeats  # a batch that comes again is not added
-            seconds = median(one, repeats)
+            seconds = median(case, repeats)
             print(f"{name:23}{seconds:6.2f} s = {seconds / whole:5.2f} evaluations", flush=True)
 
 

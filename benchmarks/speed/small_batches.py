@@ -23,7 +23,7 @@ from torch.nn import functional
 
 from benchmarks.speed.losses import PER_SAMPLE, Step, cases, heading
 from benchmarks.speed.losses_gpu import precompile
-from confide.numerics.kernels import BANDWIDTHS
+from confide.penalties import BANDWIDTHS
 
 SIZES = ((64, 10), (256, 10), (256, 100))
 WARM_UP = 10

@@ -21,11 +21,10 @@ import numpy as np
 import torch
 import torch.nn.functional as functional
 
-from confide import Dataset, Scores, Split, models
+from confide import Dataset, Scores, Split, metrics, models
 from confide.data import load_dataset
 from confide.progress import Progress
 from confide.training import Settings, fit, predict
-from confide.training.prediction import log_metrics
 
 LOSSES: dict[str, dict[str, Any]] = {
     "cross_entropy": {},
@@ -148,7 +147,7 @@ def accuracy(dataset: Dataset, args: argparse.Namespace) -> None:
         trained = fit(dataset, settings)
         wall = time.perf_counter() - began
         predictions = predict(trained, dataset, "test")
-        measured = log_metrics(predictions.logits, predictions.labels)
+        measured = metrics.measure_many(predictions, ["accuracy", "ece"])
         train = float(trained.timings["train_seconds"].sum())
         print(
             f"resnet18, cross_entropy, {epochs} epochs of batch 512, seed {seed}: "

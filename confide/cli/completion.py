@@ -1,4 +1,4 @@
-"""`confide completion SHELL`: a script that completes verbs, flags and files in bash, zsh or tcsh."""
+"""`confide completion SHELL`: a script that completes verbs, flags, methods and files in bash, zsh or tcsh."""
 
 from __future__ import annotations
 
@@ -6,10 +6,25 @@ import argparse
 from importlib import import_module
 from importlib.util import find_spec
 
+from confide.cli.list import FAMILIES, registry_of, stand_ins
 from confide.cli.shared import print_json
 
 SHELLS = ("bash", "zsh", "tcsh")
 EXAMPLE = '  confide completion bash\n  eval "$(confide completion bash)"  # in ~/.bashrc: in every shell'
+
+WORDS = {
+    ("train", "loss"): "losses",
+    ("train", "model"): "models",
+    ("train", "features"): "features",
+    ("score", "method"): "difficulty",
+    ("score", "features"): "features",
+    ("calibrate", "methods"): "calibrators",
+    ("sets", "method"): "sets",
+    ("trust", "only"): "trust",
+    ("evaluate", "metrics"): "metrics",
+    ("compare", "metrics"): "metrics",
+}
+"""Families whose words complete an argument of a verb. It takes others too, such as a word with options."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -35,8 +50,14 @@ def whole_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="confide")
     parser.add_argument("--version", action="store_true", help="print the version")
     verbs = parser.add_subparsers()
+    arguments: dict[tuple[str, str], argparse.Action] = {}
     for verb, line in VERBS.items():
         own = verbs.add_parser(verb, help=line)
         import_module(f"confide.cli.{verb.replace('-', '_')}").configure(own)
         add_common_flags(own)
+        arguments |= {(verb, action.dest): action for action in own._actions}
+    with stand_ins():
+        for place, family in WORDS.items():
+            arguments[place].choices = [m.word for m in registry_of(family) if "<" not in m.word]
+    arguments["list", "family"].choices = list(FAMILIES)
     return parser

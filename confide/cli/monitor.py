@@ -56,8 +56,8 @@ def run(args: argparse.Namespace) -> int:
     if args.page:
         write_page(watch, args.page)
     if args.json:
-        told = {"batches": [asdict(b) for b in watch.batches], "alarms": [asdict(a) for a in watch.alarms]}
-        print_json({**told, "waiting": watch.waiting})
+        summary = {"batches": [asdict(b) for b in watch.batches], "alarms": [asdict(a) for a in watch.alarms]}
+        print_json({**summary, "waiting": watch.waiting})
     else:
         print(watch_text(watch))
         if args.page:
@@ -70,7 +70,7 @@ def watch_text(watch: Monitor) -> str:
     from confide.monitor.page import waiting
 
     rows = [batch_row(b) for b in watch.batches[-20:]]
-    header = ["batch", "n", "confidence", "accuracy, estimated", "by", "seen", "labels", "drift"]
+    header = ["batch", "n", "confidence", "accuracy, estimated", "ECE, estimated", "by", "seen", "labels", "drift"]
     lines = [text_table(header, rows)] if rows else [f"watch of {watch.reference.n:,} samples, no batch yet"]
     return "\n".join(filter(None, [*lines, *map(str, watch.alarms), waiting(watch)]))
 
@@ -83,6 +83,7 @@ def batch_row(b: BatchReport) -> list[str]:
         f"{b.n:,}",
         f"{b.confidence:.3f}",
         f"{best.value:.3f} ({best.low:.3f} to {best.high:.3f})",
+        f"{b.ece.value:.3f} ({b.ece.low:.3f} to {b.ece.high:.3f})",
         best.method,
         f"{b.seen[0]:.3f}" if b.seen else "-",
         f"{b.labelled:,}",

@@ -23,7 +23,7 @@ from confide.files.fitted import FittedState, load_fitted, save_fitted
 from confide.metrics.base import calibration_test
 from confide.metrics.influence import Influence, mean_interval, spread_of
 from confide.metrics.view import Design
-from confide.predictions import Predictions, class_values, class_words, probability_blocks
+from confide.predictions import Predictions, class_values, class_words, label_doubt, probability_blocks
 from confide.results import LEVEL, BreakEvenPoint, DecisionResult, Measurement
 from confide.types import Floats
 
@@ -210,6 +210,8 @@ class DecisionRule:
                 doubts.append(f"deciding the true class is not the cheapest for {names}; rows are true classes")
         if not predictions.has_labels:
             return [*doubts, "without labels neither the measured cost nor the calibration of these samples is known"]
+        if doubt := label_doubt(predictions):
+            doubts.append(doubt)
         if predictions.clusters is not None and not predictions.clusters.any():
             return [
                 *doubts,

@@ -20,6 +20,7 @@ from torch import Tensor
 from confide.checks import InputError, as_tensor, check_ids, check_labels
 from confide.difficulty.training_logs import as_log
 from confide.files import fitted, formats
+from confide.files.columns import are_words
 from confide.files.fitted import FittedState
 from confide.records import Features, FeatureSource, Ids, Scores, default_ids
 from confide.registry import OptionSpec, Registry
@@ -106,7 +107,7 @@ def difficulty_info(word: str) -> DifficultyInfo | None:
     if word not in DIFFICULTY:
         return None
     method = DIFFICULTY.get(word)
-    return DifficultyInfo(word, method.summary, method.spec.source)
+    return DifficultyInfo(word, method.summary, method.spec.source, looks_at_labels(word))
 
 
 def looks_at_labels(word: str) -> bool:
@@ -236,7 +237,17 @@ def _labels(labels: Any, n: int) -> ClassIndices | str | None:
         if labels not in ("min", "predicted"):
             raise InputError(f"labels must be class indices, 'min' or 'predicted', got {labels!r}")
         return labels
-    checked: ClassIndices = check_labels(as_tensor(labels, "labels").cpu(), n, None).numpy()
+    try:
+        checked: ClassIndices = check_labels(as_tensor(labels, "labels").cpu(), n, None).numpy()
+    except InputError:
+        words = np.zeros(0) if isinstance(labels, Tensor) else np.asarray(labels, dtype=object)
+        if not words.size or not are_words(words):
+            raise
+        # Numbering them here would number other samples, of fewer classes, otherwise.
+        raise InputError(
+            f"labels must be class indices, got words such as '{words.flat[0]}'; number them once for all samples: "
+            "names, labels = np.unique(words, return_inverse=True)"
+        ) from None
     return checked
 
 

@@ -333,7 +333,7 @@ class Recorder:
         if not seen.all():
             raise InputError(
                 f"epoch {epoch} must have every sample, but {int((~seen).sum())} of {len(seen)} are missing, first "
-                f"{self.ids[~seen][0]!r}; record them before the next epoch"
+                f"{self.ids[~seen][0].item()!r}; record them before the next epoch"
             )
         if self.folder is not None:
             write_shard(_shard(self.folder, member, epoch), buffer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -17,11 +18,13 @@ from confide.metrics.influence import Influence, Spread, mean_interval, spread_o
 from confide.metrics.intervals import chance_of, jumps, without_noise
 from confide.metrics.resampling import RESAMPLES, bootstrap_draws
 from confide.metrics.view import Design, MetricSamples, View, metric_samples
-from confide.predictions import Predictions
+from confide.predictions import Predictions, label_doubt, need_predictions
 from confide.registry import Method
 from confide.results import LEVEL, TAILS, ComparedRow, Comparison
 from confide.types import Floats
 
+EXACT_FREEDOM = 30
+"""Degrees of freedom up to which the tail of Student's t is integrated: two or three runs leave one or two."""
 FEW = 10
 """Fewer draws than this do not tell a share."""
 
@@ -73,6 +76,8 @@ def compare(
     """
     records = predictions_by_name(a, (b, *more), names)
     first = next(iter(records.values())).weighted(weights)
+    if doubt := label_doubt(first):
+        warnings.warn(doubt, stacklevel=3)
     if weights is not None:
         records = {name: record.replace(weights=None) for name, record in records.items()}
     aligned = {name: same_samples(first, record, name) for name, record in records.items()}
@@ -183,12 +188,19 @@ def correlated_normals(first: float, second: float, shared: float, draws: int, s
 
 
 def student_tail(difference: float, spread: Spread) -> float:
-    """Two-sided p-value of Student's t; as the normal tail of its equivalent deviate (Wallace, 1959)."""
+    """Two-sided p-value of Student's t."""
     if spread.variance <= 0 or difference == 0:
         return 1.0
     square, freedom = difference**2 / spread.variance, spread.freedom
-    scale = (8 * freedom + 1) / (8 * freedom + 3)
-    return math.erfc(scale * math.sqrt(freedom * math.log1p(square / freedom)) / math.sqrt(2))
+    if freedom > EXACT_FREEDOM:  # the normal tail of its equivalent deviate (Wallace, 1959)
+        scale = (8 * freedom + 1) / (8 * freedom + 3)
+        return math.erfc(scale * math.sqrt(freedom * math.log1p(square / freedom)) / math.sqrt(2))
+    # With t = sqrt(f) / tan(a) the density is sin(a)^(f - 1): a smooth integral from 0 to the angle of this t.
+    nodes, weights = np.polynomial.legendre.leggauss(40)
+    angle = math.atan2(math.sqrt(freedom), math.sqrt(square))
+    integral = angle / 2 * float(weights @ np.sin(angle * (nodes + 1) / 2) ** (freedom - 1))
+    whole = math.sqrt(math.pi) / 2 * math.exp(math.lgamma(freedom / 2) - math.lgamma((freedom + 1) / 2))
+    return min(integral / whole, 1.0)
 
 
 def drawn_test(difference: float, draws: Floats) -> tuple[float, float, float]:
@@ -223,6 +235,8 @@ def predictions_by_name(
         records = dict(zip(words, several, strict=True))
     if len(records) < 2:
         raise InputError("compare needs at least two predictions, got one; pass a and b")
+    for record in records.values():
+        need_predictions(record, "compare")
     return records
 
 

@@ -44,7 +44,7 @@ class LabelSets:
 
 @dataclass(frozen=True)
 class LabelThresholds:
-    """A label holds where its probability is above its threshold; None where nothing can be promised: it never does.
+    """A label holds where its probability is above its threshold; None where nothing is promised: it never does.
 
     `by` says how they were chosen. Of a promised precision, `promised` and `confidence` hold for all labels together.
     """
@@ -172,7 +172,9 @@ def label_thresholds(
     promised = {name: _promised(*part, precision, delta) for name, part in parts.items()}
     short = [name for name, limit in promised.items() if limit is None]
     notes = (
-        (f"nothing can be promised for {len(short)} of {len(names)} labels: {', '.join(short[:5])}",) if short else ()
+        (f"no threshold passed its tests for {len(short)} of {len(names)} labels: {', '.join(short[:5])}",)
+        if short
+        else ()
     )
     return LabelThresholds(promised, "precision", n, precision, confidence, notes)
 

@@ -294,7 +294,10 @@ def _mean_curve(runs: Sequence[Curve]) -> Curve | None:
     if place is not None:
         at = tables[0][place]
         if kind == "risk_coverage":  # ties end at other shares; between two rows nothing happens
-            tables = [{name: np.interp(at, table[place], table[name]) for name in names} for table in tables]
+            tables = [
+                {name: at if name == place else np.interp(at, table[place], table[name]) for name in names}
+                for table in tables
+            ]
         else:
             shared = [k for k in at.tolist() if all(k in table[place] for table in tables)]
             tables = [{name: table[name][np.isin(table[place], shared)] for name in names} for table in tables]

@@ -47,6 +47,7 @@ class Subject:
         difficulty: (features, labels) -> difficulty of the samples, such as RMD.
         attacked: images in [0, 1] -> logits with a gradient.
         identity: changes when the model does: cells made by another one are not used.
+        class_names: of the classes, in their order.
     """
 
     forward: Callable[[Tensor], BatchOutputs]
@@ -55,6 +56,7 @@ class Subject:
     difficulty: Callable[[Any, Any], Any] | None = None
     attacked: Callable[[Tensor], Tensor] | None = None
     identity: str = ""
+    class_names: Sequence[str] | None = None
 
     def at_stages(self, predictions: Predictions) -> Iterator[tuple[str, Predictions]]:
         """The predictions as trained and after every calibrator."""
@@ -261,7 +263,8 @@ def grid_evaluation(
     curves: list[Curve] = []
     for model, predictions in clean.items():
         for stage, record in subjects[model].at_stages(predictions):
-            evaluation = evaluate(record, "core", intervals, model=model, stage=stage, seed=seed)
+            named = record.replace(class_names=subjects[model].class_names)
+            evaluation = evaluate(named, "core", intervals, model=model, stage=stage, seed=seed)
             measurements += evaluation.measurements
             curves += evaluation.curves
             curves += cell_curves(measured, model, stage)
@@ -275,7 +278,7 @@ def grid_evaluation(
         ]
         if subjects[model].difficulty is not None:
             curves.append(rmd_curve(measured, model))
-    names = next(iter(clean.values())).class_names
+    names = next(iter(subjects.values())).class_names
     known = About(title="Under shift", unit="images", class_names=tuple(names or ()), seed=seed)
     return Evaluation(tuple(measurements), tuple(curves), about=(about or About()).over(known))
 

@@ -21,7 +21,6 @@ from confide.files import formats
 from confide.predictions import Predictions, predictions_from_columns
 from confide.progress import Progress
 
-OPTIONAL_SCORES = (*SELDOM, "energy")
 SHARD_ENDINGS = (*formats.TABLE_ENDINGS, ".csv.gz")
 
 
@@ -108,7 +107,7 @@ class StreamedPredictions:
     def __init__(self, columns: tuple[str, ...], ids: bool, scores: tuple[str, ...]) -> None:
         self.columns, self.keep_ids = columns, ids
         # What can be told from the rest or was not asked for: ten million samples must fit into two gigabytes.
-        self.dropped = {"p_true": None} | {name: None for name in OPTIONAL_SCORES if name not in scores}
+        self.dropped = {"p_true": None} | {name: None for name in SELDOM if name not in scores}
         self.facts, self.count = FactsBuilder(), 0
         self.labels: list[torch.Tensor] = []
         self.others: dict[str, list[Any]] = {name: [] for name in (*columns, "trust", "ids", "weights")}

@@ -250,10 +250,10 @@ def _method(n: int) -> str:
 
 def _umap(parts: list[Any]) -> list[Plane]:
     """All splits on one map."""
-    import umap  # type: ignore[import-not-found,unused-ignore]
+    import umap
 
     values = [np.asarray(part) for part in parts]
-    plane = umap.UMAP(n_components=2, random_state=0).fit_transform(np.concatenate(values))
+    plane = umap.UMAP(n_components=2, random_state=0, n_jobs=1).fit_transform(np.concatenate(values))
     return np.split(np.asarray(plane, dtype=np.float32), np.cumsum([len(part) for part in values])[:-1])
 
 

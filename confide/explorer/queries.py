@@ -18,10 +18,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from confide.checks import InputError, did_you_mean, number_of_digits
-from confide.explorer.layout import RAW, Layout
+from confide.explorer.layout import Layout
 from confide.explorer.marks import TagMarks
 from confide.explorer.samples import Column, SampleTable, model_table, number_column
 from confide.explorer.tags import TAG_KINDS
+from confide.results import RAW
 from confide.types import Flags, Floats, Indices
 
 # The samples in DuckDB: one table, one more for every model and stage that was looked at, and one of tags.

@@ -159,6 +159,12 @@ def outputs_of(estimator: Any, X: Any, classes: NDArray[Any], labels: Any = None
     return Predictions(scores, labels)
 
 
+def _weighted(predictions: Predictions, rows: NDArray[np.int64], sample_weight: Any) -> Predictions:
+    """Outputs of these rows that count as much as their samples do; one number for all weighs none."""
+    weights = np.asarray(1.0 if sample_weight is None else sample_weight, dtype=np.float64)
+    return predictions.replace(weights=weights[rows]) if weights.ndim else predictions
+
+
 class ConfideClassifier(_WrappedClassifier):
     """A classifier with calibrated probabilities, like CalibratedClassifierCV, with any calibrator of confide.
 
@@ -196,14 +202,15 @@ class ConfideClassifier(_WrappedClassifier):
         return isinstance(self.cv, str) and self.cv == PREFIT
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_params: Any) -> ConfideClassifier:
-        """Fit calibrator and classifier; weights go to the classifier, the calibrator weighs all samples alike."""
+        """Fit calibrator and classifier; both weigh the samples so."""
         inner, X, y, codes = self._begin(X, y)
         metadata = self._metadata(inner, y, sample_weight, fit_params)
         if self._prefit:
-            held_out, fitted = outputs_of(inner, X, self.classes_, codes), inner
+            held_out, rows, fitted = outputs_of(inner, X, self.classes_, codes), np.arange(len(codes)), inner
         else:
-            held_out = self._out_of_fold(inner, X, y, codes, metadata)
+            held_out, rows = self._out_of_fold(inner, X, y, codes, metadata)
             fitted = self._fitted(inner, X, y, np.arange(len(codes)), metadata)
+        held_out = _weighted(held_out, rows, sample_weight)
         if self.calibrator == "choose":
             self.calibrator_ = calibrators.choose(held_out).calibrator
         else:
@@ -211,7 +218,10 @@ class ConfideClassifier(_WrappedClassifier):
         self._adopt(fitted)
         return self
 
-    def _out_of_fold(self, inner: Any, X: Any, y: Any, codes: NDArray[np.int64], metadata: Options) -> Predictions:
+    def _out_of_fold(
+        self, inner: Any, X: Any, y: Any, codes: NDArray[np.int64], metadata: Options
+    ) -> tuple[Predictions, NDArray[np.int64]]:
+        """Outputs of classifiers that have not seen the sample, and the row of each."""
         folds = self.cv
         if isinstance(folds, (int, np.integer)) and np.bincount(codes).min() < folds:
             raise ValueError(f"{folds}-fold calibration needs at least {folds} samples of each class; take fewer folds")
@@ -223,8 +233,9 @@ class ConfideClassifier(_WrappedClassifier):
             order.append(held)
         held = np.concatenate(order)
         if parts[0].from_probabilities:
-            return Predictions.from_probs(torch.cat([part.probabilities() for part in parts]), codes[held], held)
-        return Predictions(torch.cat([part.logits for part in parts]), codes[held], held)
+            probs = torch.cat([part.probabilities() for part in parts])
+            return Predictions.from_probs(probs, codes[held], held), held
+        return Predictions(torch.cat([part.logits for part in parts]), codes[held], held), held
 
     def _predictions(self, X: Any) -> Predictions:
         plain = super()._predictions(X)
@@ -246,12 +257,15 @@ class _HoldoutClassifier(_WrappedClassifier):
     def _prefit(self) -> bool:
         return isinstance(self.holdout, str) and self.holdout == PREFIT
 
-    def _held_out(self, X: Any, y: Any, sample_weight: Any, fit_params: Options) -> Predictions:
+    def _held_out(
+        self, X: Any, y: Any, sample_weight: Any, fit_params: Options
+    ) -> tuple[Predictions, NDArray[np.int64]]:
+        """Outputs for the samples kept apart, and the row of each."""
         inner, X, y, codes = self._begin(X, y)
         metadata = self._metadata(inner, y, sample_weight, fit_params)
         if self._prefit:
             self._adopt(inner)
-            return outputs_of(inner, X, self.classes_, codes)
+            return outputs_of(inner, X, self.classes_, codes), np.arange(len(codes))
         check_range(self.holdout, "holdout", 0, 1, low_open=True, high_open=True)
         enough = np.bincount(codes).min() >= 2
         train, held = train_test_split(
@@ -261,7 +275,7 @@ class _HoldoutClassifier(_WrappedClassifier):
             stratify=codes if enough else None,
         )
         self._adopt(self._fitted(inner, X, y, train, metadata))
-        return outputs_of(self.estimator_, rows_at(X, held), self.classes_, codes[held])
+        return outputs_of(self.estimator_, rows_at(X, held), self.classes_, codes[held]), held
 
 
 class SelectiveClassifier(_HoldoutClassifier):
@@ -308,8 +322,8 @@ class SelectiveClassifier(_HoldoutClassifier):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_params: Any) -> SelectiveClassifier:
-        """Fit the classifier on a part, the threshold on the rest; weights go to the classifier."""
-        held_out = self._held_out(X, y, sample_weight, fit_params)
+        """Fit the classifier on a part, the threshold on the rest; both weigh the samples so."""
+        held_out = _weighted(*self._held_out(X, y, sample_weight, fit_params), sample_weight)
         self.operating_point_ = operating_point(held_out, self.risk, self.confidence, score=self.ranked_by)
         return self
 
@@ -366,8 +380,11 @@ class SetClassifier(_HoldoutClassifier):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, **fit_params: Any) -> SetClassifier:
-        """Fit the classifier on a part, the sets on the rest; weights go to the classifier."""
-        self.sets_ = sets.fit(self.method, self._held_out(X, y, sample_weight, fit_params), self.coverage)
+        """Fit the classifier on a part, the sets on the rest; weights go to the classifier: sets promise for samples
+        that count alike.
+        """
+        held_out, _ = self._held_out(X, y, sample_weight, fit_params)
+        self.sets_ = sets.fit(self.method, held_out, self.coverage)
         return self
 
     def predict_set(self, X: Any) -> NDArray[np.bool_]:

@@ -216,9 +216,6 @@ def names() -> tuple[str, ...]:
 def parse_metric(word: str) -> tuple[Method[MetricSpec], Options]:
     """A word of the table as a metric and its options: `ece_mass` is `ece` with binning="mass"."""
     if word not in METRICS:
-        method, variant = _variants().get(word, (None, None))
-        if method is not None and variant is not None and variant.options is not None:
-            return method, dict(variant.options)
         base, _, binning = word.rpartition("_")
         if binning in BINNINGS and base in METRICS and "binning" in METRICS.get(base).options:
             return METRICS.get(base), {"binning": binning}

@@ -9,12 +9,14 @@ from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
+import torch
 
 from confide.checks import check_choice, check_range
 from confide.metrics.base import Variant, calibration_metric
 from confide.metrics.influence import Folded, Influence, PartedInfluence, folded_mean
 from confide.metrics.resampling import bernoulli_sums
 from confide.metrics.view import MANY_SAMPLES, BinaryOutcomes, View
+from confide.numerics.arrays import dot
 from confide.numerics.binning import (
     BinSums,
     bin_of,
@@ -204,7 +206,7 @@ class Binned:
         )
 
     def _mean(self, values: Floats) -> float:
-        return float(values.mean() if self.weight is None else values @ self.weight / self.weight.sum())
+        return float(values.mean() if self.weight is None else dot(values, self.weight) / self.weight.sum())
 
     def chance_gaps(self, draws: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """Sums of confidence less correctness per bin, drawn for a calibrated model (`draws bins`), and the counts.
@@ -228,7 +230,9 @@ class Binned:
             count = self.sums()
             gap = self.sums(self.residual_of) / np.where(count > 0, count, 1.0)
             sums = self.unit_sums(self.residual - gap[self.index])
-            values, vectors = np.linalg.eigh(sums.T @ sums * (len(sums) / max(len(sums) - 1, 1)))
+            # By torch, which has one thread here (`in_threads`).
+            squares = torch.from_numpy(sums).T.mm(torch.from_numpy(sums)).numpy()
+            values, vectors = np.linalg.eigh(squares * (len(sums) / max(len(sums) - 1, 1)))
             root = vectors * np.sqrt(np.maximum(values, 0.0))
             return rng.standard_normal((draws, self.bins)) @ root.T, count
         count, variance = self.sums(), self.sums(self._variance_of, power=2)
@@ -684,18 +688,17 @@ class Smoother:
         self.cells = masses.shape[-1] - 1
         masses = masses.copy()
         masses[..., [0, -1]] *= 2
-        self.spectrum = self.transform(masses) / 2
-        self.frequencies = (np.pi * np.arange(self.cells + 1)) ** 2 / 2
+        self.spectrum = self.transform(masses, overwrite_x=True) / 2
 
     def curve(self, width: float | Floats) -> Floats:
         """The smoothed curve at every grid point; a width a row where there are rows."""
         widths = np.asarray(width)[..., None] if np.ndim(width) else width
-        return np.asarray(self.transform(self.spectrum * np.exp(-self.frequencies * widths**2)))
+        return np.asarray(self.transform(self.spectrum * np.exp(-half_squares(self.cells + 1) * widths**2)))
 
     def at(self, places: Indices, width: float) -> Floats:
         """The smoothed curve at a few grid points, from the frequencies that the width leaves above rounding."""
         highest = min(self.cells - 1, math.ceil(FADED / width))
-        fading = 2 * np.exp(-self.frequencies[: highest + 1] * width**2)
+        fading = 2 * np.exp(-half_squares(highest + 1) * width**2)
         fading[0] = 1
         waves = cosines(1 << highest.bit_length(), self.cells, tuple(places.tolist()))
         return np.asarray((self.spectrum[..., : highest + 1] * fading) @ waves[: highest + 1])
@@ -707,6 +710,11 @@ class Smoother:
     def excess(self, width: float) -> float:
         """How far the error lies above the width; falls, and is 0 at the answer."""
         return float(self.errors(width)) - width
+
+
+def half_squares(count: int) -> Floats:
+    """(pi k)^2 / 2 of the first frequencies k: a Gaussian of width w leaves exp(-w^2 times that) of each."""
+    return np.asarray((np.pi * np.arange(count)) ** 2 / 2)
 
 
 FADED = 3.1
@@ -772,7 +780,7 @@ def smooth_influence(view: View) -> Influence:
     scale = 1 / max(1 - slope, 1.0)
     noise = float(integral(folded.rest)) * width * math.sqrt(2 * math.pi) * scale**2
     noise += (folded.doubt / (cells + 1) * scale) ** 2
-    mean = float(psi @ weights) / total
+    mean = dot(psi, weights) / total
     # The integral over the grid is a mean over its points.
     excess = float(np.abs(curve).sum() - folded.without_noise) / (cells + 1)
     return Influence(

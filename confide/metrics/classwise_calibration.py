@@ -17,7 +17,7 @@ from torch import Tensor
 
 from confide.block_sizes import CACHED, CACHED_FLOAT64, DEVICE_MEMORY, rows_in
 from confide.checks import check_choice, check_range
-from confide.facts import ClassTable
+from confide.facts import ClassTable, Facts
 from confide.metrics.base import calibration_metric
 from confide.metrics.influence import Folded, Influence, sum_without_noise
 from confide.metrics.resampling import Resamples
@@ -248,7 +248,7 @@ def signed_sums(predictions: Predictions, signs: Floats, bins: int, closed: str)
     def work(part: slice) -> None:
         for start in range(part.start, part.stop, rows):
             block = slice(start, min(start + rows, part.stop))
-            energy = None if isinstance(outputs, ProbabilityOutputs) else facts.need("energy")[block]
+            energy = None if isinstance(outputs, ProbabilityOutputs) else energies(source[block], facts, block)
             total[block] = sums_of(source[block], energy, signs, bins, closed)
 
     in_parts(work, len(labels), 0 if on_device else source.shape[1], rows)
@@ -257,6 +257,14 @@ def signed_sums(predictions: Predictions, signs: Floats, bins: int, closed: str)
         own = slice(first, first + CACHED)
         total[own] -= signs.reshape(-1)[labels[own] * bins + width_bin_of(p_true[own], bins, closed)]
     return total
+
+
+def energies(logits: Tensor, facts: Facts, rows: slice) -> Tensor:
+    """log sum exp of some rows of logits, which their confidence tells with the largest of each."""
+    if facts.energy is not None:
+        return facts.energy[rows]
+    largest = logits.gather(1, facts.prediction[rows].long()[:, None]).squeeze(1)
+    return largest - facts.confidence[rows].log()
 
 
 def _signed_sums(block: Tensor, energy: Tensor | None, signs: Floats, bins: int, closed: str) -> Floats:
@@ -312,14 +320,14 @@ def classwise_influence(
     counted, n, unit_weight = counted_classes(predictions, classes), len(predictions), typical_weight(predictions)
     cells = cell_index(predictions, bins, edges) if binning == "mass" else None
     table = predictions.class_table(bins, closed) if cells is None else mass_table(predictions, cells, bins)
-    signs, rest, seen = np.zeros(table.count.shape), 0.0, np.zeros((2, bins))
+    signs, rest, seen = np.zeros(table.count.shape), 0.0, np.zeros((3, bins))
     for part in class_parts(counted, bins):
         sums = table.confidence[part] - table.hits[part]
         squares = table.squares[part] - 2 * table.truth[part] + table.hit_squares[part]
         folded = Folded.of(sums / n, np.maximum(squares - sums**2 / n, 0.0) / n**2)
         signs[part] = folded.slope
         rest += float(folded.rest.sum())
-        seen += [table.hits[part].sum(axis=0), np.maximum(table.confidence[part], 0.0).sum(axis=0)]
+        seen += [np.maximum(v[part], 0.0).sum(axis=0) for v in (table.hits, table.confidence, table.count)]
     rest *= together(predictions.num_classes)
     if cells is None:
         psi = signed_sums(predictions, signs, bins, closed)
@@ -328,18 +336,28 @@ def classwise_influence(
         own = np.take_along_axis(cells, labels[:, None], axis=1)[:, 0]
         psi = (flat[cells] * probs).sum(axis=1) - flat[own]
     size, chance, error = int(counted.sum()), 0.0, 0.0
-    # Hits of a cell vary about their true mean: what was expected, more or less as in that bin over all classes.
-    more_or_less = seen[0] / np.maximum(seen[1], 1e-300)
+    # Hits of a cell vary about their true mean: what was expected, more or less as in that bin over all classes and one
+    # sample more that was as expected: a bin without a miss does not show that none can happen.
+    one_more = unit_weight * seen[1] / np.maximum(seen[2], 1e-300)
+    more_or_less = (seen[0] + one_more) / np.maximum(seen[1] + one_more, 1e-300)
     for part in class_parts(counted, bins):
-        hits = np.maximum(table.confidence[part], 0.0) * more_or_less
-        rate = np.clip(hits / np.maximum(table.count[part], unit_weight), 0.0, 1.0)
+        expected, count = np.maximum(table.confidence[part], 0.0), np.maximum(table.count[part], unit_weight)
+        hits = expected * more_or_less
+        rate = np.clip(hits / count, 0.0, 1.0)
+        # How many samples fall into a cell varies too, each with the gap there.
+        gap = rate - expected / count
+        wider = np.sqrt(1 + gap**2 / np.maximum(rate * (1 - rate), SURE))
         hits = hits / unit_weight
-        chance += float(absolute_deviation(hits, hits * (1 - rate)).sum()) * unit_weight / n
+        chance += float((absolute_deviation(hits, hits * (1 - rate)) * wider).sum()) * unit_weight / n
         error += float(np.abs(table.confidence[part] - table.hits[part]).sum()) / n
     centre, doubt = sum_without_noise(error, chance)
     psi -= view.weighted_mean(psi)
     psi /= size
     return Influence(psi, noise=(rest + doubt**2) / size**2, without_noise=centre / size)
+
+
+SURE = 1e-3
+"""The smallest variance of a hit that a gap is compared with."""
 
 
 def typical_weight(predictions: Predictions) -> float:

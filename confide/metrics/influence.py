@@ -18,7 +18,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from confide.metrics.view import MANY_SAMPLES, Design, Sorted, View, dot
+from confide.metrics.view import MANY_SAMPLES, Design, Sorted, View
+from confide.numerics.arrays import dot
 from confide.numerics.binomial import wilson_interval
 from confide.results import TAILS, Z
 from confide.types import Flags, Floats, Indices
@@ -144,8 +145,8 @@ def spread_of(influence: Influence, design: Design) -> Spread:
     freedom = max(min(float((units - 1).sum()), design.effective_units - 1), 1.0)
     if own.errors is not None:
         touched = design.unit_sums(own.errors.astype(np.float64))[0] != 0
-        total = float(sums @ sums)
-        freedom = min(freedom, _freedom(float(sums[touched] @ sums[touched]), total, int(touched.sum()), len(sums)))
+        total = dot(sums, sums)
+        freedom = min(freedom, _freedom(dot(sums[touched], sums[touched]), total, int(touched.sum()), len(sums)))
     return Spread(variance, freedom, min(float(len(own.psi)), design.effective_units))
 
 

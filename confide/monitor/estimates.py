@@ -1,4 +1,4 @@
-"""What can be told of new samples without their labels: accuracy, the gap of confidence, and drift.
+"""What can be told of new samples without their labels: accuracy, calibration error, and drift.
 
 Everything is measured against a reference, labelled predictions of the time when all was well. Every estimate assumes
 something of what has changed, and names it: no method knows the accuracy of arbitrary new data.
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import entr, expit, gammaincc, kolmogorov, logit
 
 from confide.checks import InputError, check_range, check_record
+from confide.numerics.binning import width_bin_of
 from confide.numerics.logistic import fit_logistic
 from confide.predictions import Predictions
 from confide.random import uneven_shares
@@ -28,6 +29,9 @@ BANDS = 5
 QUANTILES = 1001
 SHARPEST = 1e-6
 """Confidences are held this far from 0 and 1 before their logit is taken."""
+ECE_BINS = 15
+GRID = np.linspace(-14.0, 14.0, 561)
+"""Logits of the chance of being right, among which an ECE is estimated; twice as far is how much they may move."""
 COLUMNS = ("difficulty", "distance")
 """Columns of predictions that may tell more than confidence: difficulty, and distance to the training data."""
 RIDGE, CLEAN_WEIGHT = 0.3, 8.0
@@ -77,6 +81,15 @@ class AccuracyEstimate:
 
 
 @dataclass(frozen=True)
+class CalibrationEstimate:
+    """An ECE in bins of equal width, without what chance adds, with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
 class Drift:
     """How far a thing has moved from the reference: a statistic from 0 to 1, and the p of no change at all."""
 
@@ -108,6 +121,10 @@ class DifficultyMap:
     def _rows(self, confidence: Floats, difficulty: Floats) -> Floats:
         scaled = (_signals(confidence, difficulty) - np.array(self.mean)) / np.array(self.deviation)
         return np.column_stack([scaled, np.ones(len(scaled))])
+
+    def logits(self, confidence: Floats, difficulty: Floats) -> Floats:
+        """The logit of every sample's chance of being right."""
+        return np.asarray(self._rows(confidence, difficulty) @ np.array(self.weights))
 
     def estimate(self, confidence: Floats, difficulty: Floats, spread: float) -> AccuracyEstimate:
         """The mean chance of being right; its error is that of the weights beside the spread of the labels."""
@@ -301,6 +318,31 @@ class WatchReference:
         ]
         return tuple(estimates)
 
+    def calibration_error(self, batch: WatchBatch, accuracy: AccuracyEstimate) -> CalibrationEstimate:
+        """The ECE of a batch of that accuracy, if the logit of every sample's chance of being right moved alike.
+
+        Before it moved, the chance is that by confidence and difficulty where the reference knows both, else the
+        confidence itself.
+        """
+        if self.by_difficulty and batch.difficulty is not None:
+            chance = self.by_difficulty.logits(batch.confidence, batch.difficulty)
+        else:
+            chance = _sure_logit(batch.confidence)
+        bins, n = width_bin_of(batch.confidence, ECE_BINS), len(batch.confidence)
+        # Samples by bin and chance, each shared by the two points of a grid that it lies between.
+        place = (np.clip(chance, GRID[0], GRID[-1]) - GRID[0]) / (GRID[1] - GRID[0])
+        below = np.minimum(place.astype(np.int64), len(GRID) - 2)
+        cells, part = bins * len(GRID) + below, place - below
+        size = ECE_BINS * len(GRID)
+        counts = np.bincount(cells, 1 - part, size) + np.bincount(cells + 1, part, size)
+        moves = 2 * GRID
+        right = counts.reshape(ECE_BINS, len(GRID)) @ expit(GRID[:, None] + moves) / n
+        error = np.abs(right - np.bincount(bins, batch.confidence, ECE_BINS)[:, None] / n).sum(axis=0)
+        ends = np.interp([accuracy.value, accuracy.low, accuracy.high], right.sum(axis=0), moves)
+        value, *others = np.interp(ends, moves, error).tolist()
+        within = error[(moves >= ends[1]) & (moves <= ends[2])].tolist()
+        return CalibrationEstimate(value, min(value, *others, *within), max(value, *others, *within))
+
     def drift(self, batch: WatchBatch) -> tuple[Drift, ...]:
         """How far confidence, difficulty and the shares of predicted classes have moved."""
         moved = []
@@ -346,7 +388,11 @@ def _ridge(rows: Floats, target: Floats, weights: Floats) -> Floats:
 
 
 def _signals(confidence: Floats, difficulty: Floats) -> Floats:
-    return np.column_stack([logit(np.clip(confidence, SHARPEST, 1 - SHARPEST)), difficulty])
+    return np.column_stack([_sure_logit(confidence), difficulty])
+
+
+def _sure_logit(confidence: Floats) -> Floats:
+    return np.asarray(logit(np.clip(confidence, SHARPEST, 1 - SHARPEST)))
 
 
 def _kolmogorov_smirnov(name: str, values: Floats, quantiles: tuple[float, ...], n: int) -> Drift:

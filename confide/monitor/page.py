@@ -1,4 +1,4 @@
-"""The page of a watch: time lines of accuracy, evidence against the promises, and drift, in one HTML file."""
+"""The page of a watch: time lines of accuracy, calibration error, evidence and drift, in one HTML file."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from markupsafe import Markup
 from confide import __version__
 from confide.files import formats
 from confide.monitor.alarms import Wealth
+from confide.monitor.estimates import AccuracyEstimate, CalibrationEstimate
 from confide.monitor.watch import SAMPLING, BatchReport, Monitor
-from confide.report.draw import PHONE, Canvas, Figure, Scale, table, ticks
+from confide.report.draw import PHONE, WIDE, Canvas, Figure, Scale, table, ticks
 from confide.report.page import asset, page_environment
 from confide.report.words import between, count, fixed, percent, shorten
 
-WIDE = 600
 METHODS = {
     "regression": "Regression on batch statistics, fitted on shifted samples",
     "difficulty": "Confidence and difficulty, if neither changes its meaning",
@@ -46,7 +46,7 @@ def write_page(monitor: Monitor, path: str | Path) -> Path:
         watch.html
     """
     batches = monitor.batches
-    figures = [f for f in (_accuracy(monitor, batches), _evidence(monitor), _drift(batches)) if f]
+    figures = [f for f in (_accuracy(monitor, batches), _ece(batches), _evidence(monitor), _drift(batches)) if f]
     text = (
         page_environment()
         .get_template("monitor.html")
@@ -121,33 +121,68 @@ def _accuracy(monitor: Monitor, batches: Sequence[BatchReport]) -> Figure | None
 
 def _accuracy_canvas(monitor: Monitor, batches: Sequence[BatchReport], width: int) -> Canvas:
     reference = monitor.reference.accuracy
-    ends = [reference] + [v for b in batches for v in (b.estimate.low, b.estimate.high)]
-    ends += [v for b in batches if (seen := b.seen) for v in seen]
+    seen = [v for b in batches if (own := b.seen) for v in own]
+    canvas, middles, y = _estimates_canvas(
+        batches, [b.estimate for b in batches], "Accuracy", [reference, *seen], width
+    )
+    canvas.line(38, y(100 * reference), width - 8, y(100 * reference), "ref")
+    for place, b in zip(middles, batches, strict=True):
+        if own := b.seen:
+            canvas.line(place + 4, y(100 * own[1]), place + 4, y(100 * own[2]), "ki", 1.5)
+            canvas.dot(place + 4, y(100 * own[0]), "f2", 4.5)
+            canvas.value(place + 4, y(100 * own[0]), f"{b.name}: {percent(own[0], 1)} of {count(b.labelled)} labels")
+    return canvas
+
+
+def _ece(batches: Sequence[BatchReport]) -> Figure | None:
+    if not batches:
+        return None
+    errors = [b.ece for b in batches]
+    rows = [
+        (b.name, percent(b.confidence, 1), percent(e.value, 1), between(e.low, e.high, 1, 100))
+        for b, e in zip(batches, errors, strict=True)
+    ]
+    alt = f"Calibration error by batch: the last is estimated at {percent(errors[-1].value, 1)}."
+    drawn = [_estimates_canvas(batches, errors, "ECE", [0.0], width)[0].render(alt) for width in (PHONE, WIDE)]
+    return Figure(
+        "ece",
+        "Calibration error by batch",
+        "Band: ECE estimated without labels, from the estimated accuracy, with its 95 % interval",
+        drawn[0],
+        table(("Batch", "Confidence", "ECE", "95 % interval"), rows),
+        wide=drawn[1],
+        note="If the chance of being right moved alike, on the logit scale, for all samples of a batch.",
+    )
+
+
+def _estimates_canvas(
+    batches: Sequence[BatchReport],
+    estimates: Sequence[AccuracyEstimate | CalibrationEstimate],
+    what: str,
+    shown: Sequence[float],
+    width: int,
+) -> tuple[Canvas, list[float], Scale]:
+    """Estimates by batch with their intervals, the middles of the batches, and the scale, which spans `shown` too."""
+    ends = [*shown, *(v for e in estimates for v in (e.low, e.high))]
     marks = ticks(100 * min(ends), 100 * max(ends), 5)
     canvas = Canvas(width, 260)
     x, y = Scale(0, len(batches), 38, width - 8), Scale(marks[0], marks[-1], 214, 18)
     canvas.grid_y(y, marks, 38, width - 8)
     middles = [x(k + 0.5) for k in range(len(batches))]
     canvas.area(
-        [(place, y(100 * b.estimate.high)) for place, b in zip(middles, batches, strict=True)],
-        [(place, y(100 * b.estimate.low)) for place, b in zip(middles, batches, strict=True)],
+        [(place, y(100 * e.high)) for place, e in zip(middles, estimates, strict=True)],
+        [(place, y(100 * e.low)) for place, e in zip(middles, estimates, strict=True)],
         "fb",
     )
-    canvas.line(38, y(100 * reference), width - 8, y(100 * reference), "ref")
-    canvas.polyline([(place, y(100 * b.estimate.value)) for place, b in zip(middles, batches, strict=True)], "k1")
-    for place, b in zip(middles, batches, strict=True):
-        canvas.line(place, y(100 * b.estimate.low), place, y(100 * b.estimate.high), "k1", 1.2)
-        words = f"{b.name}: estimated {percent(b.estimate.value, 1)}"
-        canvas.value(place, y(100 * b.estimate.value), words)
-        if seen := b.seen:
-            canvas.line(place + 4, y(100 * seen[1]), place + 4, y(100 * seen[2]), "ki", 1.5)
-            canvas.dot(place + 4, y(100 * seen[0]), "f2", 4.5)
-            canvas.value(place + 4, y(100 * seen[0]), f"{b.name}: {percent(seen[0], 1)} of {count(b.labelled)} labels")
+    canvas.polyline([(place, y(100 * e.value)) for place, e in zip(middles, estimates, strict=True)], "k1")
+    for place, b, e in zip(middles, batches, estimates, strict=True):
+        canvas.line(place, y(100 * e.low), place, y(100 * e.high), "k1", 1.2)
+        canvas.value(place, y(100 * e.value), f"{b.name}: estimated {percent(e.value, 1)}")
     _batch_names(canvas, batches, middles, 232)
     canvas.line(38, 214, width - 8, 214, "ax")
-    canvas.text(38, 9, "Accuracy, %" + ("" if marks[0] == 0 else f" (axis starts at {marks[0]:g})"), "l")
+    canvas.text(38, 9, f"{what}, %" + ("" if marks[0] == 0 else f" (axis starts at {marks[0]:g})"), "l")
     canvas.text(width - 8, 254, "Batch", "l e")
-    return canvas
+    return canvas, middles, y
 
 
 def _batch_names(canvas: Canvas, batches: Sequence[BatchReport], middles: Sequence[float], y: float) -> None:

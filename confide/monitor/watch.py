@@ -7,6 +7,7 @@ A watch is rebuilt from that file alone, so a killed process loses at most the l
 from __future__ import annotations
 
 import json
+import warnings
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -23,9 +24,17 @@ from confide.files.columns import CORRECT_COLUMNS, ID_COLUMNS, LABEL_COLUMNS, WE
 from confide.files.disk import appending
 from confide.files.fitted import DAMAGE
 from confide.monitor.alarms import Wealth, calibration_bets, risk_bets
-from confide.monitor.estimates import COLUMNS, AccuracyEstimate, Drift, WatchBatch, WatchReference, reference_from
+from confide.monitor.estimates import (
+    COLUMNS,
+    AccuracyEstimate,
+    CalibrationEstimate,
+    Drift,
+    WatchBatch,
+    WatchReference,
+    reference_from,
+)
 from confide.numerics.binomial import clopper_pearson
-from confide.predictions import Predictions
+from confide.predictions import Predictions, label_doubt, need_predictions
 from confide.results import LEVEL, OperatingPoint
 from confide.types import ClassIndices, Flags, Floats, Indices, JsonObject
 
@@ -46,6 +55,8 @@ class BatchReport:
     confidence: float
     accuracy: tuple[AccuracyEstimate, ...]
     """By every method there is, the most trustworthy first."""
+    ece: CalibrationEstimate
+    """What the most trustworthy accuracy means for the calibration error."""
     drift: tuple[Drift, ...]
     drifted: tuple[str, ...]
     """What has moved beyond chance, at a level that holds for all batches of the watch together."""
@@ -262,7 +273,10 @@ class Monitor:
             raise InputError(f"{self.file} must hold a watch, but there is none; give the reference to start one")
         header = None
         if reference is not None:
+            need_predictions(reference, "a watch")
             reference.need_unweighted("the reference of a watch")
+            if doubt := label_doubt(reference):
+                warnings.warn(doubt, stacklevel=2)
             header = {  # the same as when it is read again: no tuples, no NaN
                 "format": formats.WATCH.tag,
                 "reference": formats.plain(asdict(WatchReference.of(reference, cells))),
@@ -508,13 +522,15 @@ class Monitor:
         drift = self.reference.drift(own.batch)
         # delta / (k (k + 1)) for batch k: false claims of drift stay below delta over all batches together.
         level = self.state.delta / (number * (number + 1)) / max(len(drift), 1)
+        accuracy = self.reference.estimates(own.batch)
         return BatchReport(
             own.name,
             own.time,
             len(own.batch.confidence),
             int(own.accepted.sum()),
             float(own.batch.confidence.mean()),
-            self.reference.estimates(own.batch),
+            accuracy,
+            self.reference.calibration_error(own.batch, accuracy[0]),
             drift,
             tuple(d.what for d in drift if d.p_value < level),
             own.labelled,

@@ -18,7 +18,7 @@ from markupsafe import Markup, escape
 
 from confide.results import Measurement
 
-PHONE, THIRD = 343, 284  # widths a chart is drawn at, in pixels
+PHONE, THIRD, WIDE = 343, 284, 600  # widths a chart is drawn at, in pixels
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,10 @@ def ticks(low: float, high: float, most: int = 6) -> list[float]:
     """
     if not (math.isfinite(low) and math.isfinite(high)):
         return [0.0, 1.0]
-    if high <= low:
-        low, high = low - 0.5 * (abs(low) or 1), high + 0.5 * (abs(high) or 1)
+    size = max(abs(low), abs(high))
+    if high - low <= 1e-9 * max(size, 1):  # one value, but for roundings
+        around = 0.5 * (size if size > 1e-9 else 1)
+        low, high = low - around, high + around
     step = 10 ** math.floor(math.log10((high - low) / most))
     for factor in (1, 2, 2.5, 5, 10, 20, 25):
         first, last = math.floor(low / (step * factor) + 1e-9), math.ceil(high / (step * factor) - 1e-9)
@@ -218,8 +220,8 @@ class Canvas:
         # The class tells the style sheet for which column it was drawn: text is neither shrunk nor blown up.
         named = f"w{coordinate(self.width)} {classes}".strip()
         if self.values:
-            told = [value if value[3] else value[:3] for value in self.values]
-            values = json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+            entries = [value if value[3] else value[:3] for value in self.values]
+            values = json.dumps(entries, ensure_ascii=False, separators=(",", ":"))
             extra += f' data-values="{escape(values)}"'
         return Markup(
             f'<svg viewBox="0 0 {coordinate(self.width)} {coordinate(self.height)}" role="img"'

@@ -161,7 +161,7 @@ def verdict_sentence(evaluation: Evaluation) -> str:
 @lru_cache(maxsize=1)
 def page_environment() -> Environment:
     environment = Environment(
-        loader=FunctionLoader(asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FunctionLoader(asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     environment.globals |= {"thumbnail": _thumbnail, "count": count}
     return environment
@@ -235,9 +235,10 @@ def _no_promise(view: EvaluationView) -> Empty:
 
 
 def _models_question(view: EvaluationView) -> str:
-    number = {1: "One model", 2: "Two models", 3: "Three models", 4: "Four models", 5: "Five models"}
-    models = number.get(len(view.models), f"{len(view.models)} models")
-    same = f"the same {view.unit}" if not view.about.runs else f"{len(view.about.runs)} runs"
+    number = {1: "one", 2: "two", 3: "three", 4: "four", 5: "five"}
+    models = f"{number.get(len(view.models), len(view.models))} model{'s' * (len(view.models) > 1)}".capitalize()
+    runs = len(view.about.runs)
+    same = f"the same {view.unit}" if not runs else f"{number.get(runs, runs)} run{'s' * (runs > 1)}"
     if len(view.models) == 1 and not view.about.runs:
         return "One model. Each row is a stage of it."
     return f"{models}, {same}. Each row is a model at one stage."

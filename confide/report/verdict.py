@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup
 
 from confide.report.draw import PHONE, Canvas, Scale, tick_text, ticks
-from confide.report.sections.reliability import class_sides
+from confide.report.sections.reliability import calibration_grouping, class_sides
 from confide.report.view import EvaluationView
 from confide.report.words import code, count, fixed, from_to, p_value, percent, plus_minus, points
 from confide.results import LEVEL, ComparedRow, DecisionResult, Measurement, SetResult
@@ -98,7 +98,8 @@ def _of_sets(result: SetResult, unit: str) -> Verdict:
         outcome = f"the promise of {promised} is not kept"
     elif broken:
         promises = sum(group.promised for group in result.groups)
-        outcome = f"the promise of {promised} is not kept in {len(broken)} of {promises} groups"
+        where = f"in {len(broken)} of {promises} groups" if len(broken) < promises else f"in any of {promises} groups"
+        outcome = f"the promise of {promised} is not kept {where}"
     return Verdict(f"{seen}: {outcome}; a set holds {size}.")
 
 
@@ -128,6 +129,7 @@ def _of_decisions(result: DecisionResult, unit: str) -> Verdict:
     return Verdict(f"A decision costs {fixed(cost.value, 3)}{f' ({ends})' if ends else ''} {by}{saved}{deferred}.")
 
 
+LEAST_GAP = 0.0005  # below it a gap is 0.0 points
 MOST_NAMED = 3  # runs that a headline has room for
 
 
@@ -207,16 +209,21 @@ def _without_confidence(view: EvaluationView, accuracy: Measurement) -> Verdict:
 
 def _side(view: EvaluationView, gap: Measurement) -> str:
     error = view.calibration_error(view.before)
-    if error is None or not error.rejected:
+    if error is None or not error.rejected or not _apart(gap):
         return ""
-    return "over" if gap.low > 0 else "under" if gap.high < 0 else ""
+    return "over" if gap.value > 0 else "under"
+
+
+def _apart(gap: Measurement) -> bool:
+    """Whether the interval of a gap excludes 0, and the gap would not be written as 0.0 points."""
+    return (gap.low > 0 or gap.high < 0) and abs(gap.value) >= LEAST_GAP
 
 
 def _what_calibration_did(view: EvaluationView, gap: Measurement) -> str:
     if view.after is None:
         return "."
     name = view.stage_phrase(view.after)
-    if _made_worse(view):
+    if _made_worse(view, view.after):
         return f", and {name} makes it worse, so leave it out."
     after_error, after_gap = view.calibration_error(view.after), view.find("confidence_gap", stage=view.after)
     rows = ComparedRow(view.focus, view.after), ComparedRow(view.focus, view.before)
@@ -224,7 +231,7 @@ def _what_calibration_did(view: EvaluationView, gap: Measurement) -> str:
         return f", and {name} repairs it."
     if after_gap is None:
         return "."
-    if after_gap.value * gap.value < 0 and (after_gap.low > 0 or after_gap.high < 0):
+    if after_gap.value * gap.value < 0 and _apart(after_gap):
         other = "over" if after_gap.value > 0 else "under"
         return f", and {name} overshoots: {other}confident by {points(abs(after_gap.value))}."
     ratio = abs(after_gap.value / gap.value)
@@ -237,10 +244,10 @@ def _what_calibration_did(view: EvaluationView, gap: Measurement) -> str:
 def _no_direction(view: EvaluationView, gap: Measurement) -> str:
     if not gap.has_interval:
         return "; without intervals nothing tells whether that is chance."
-    if view.after and _made_worse(view):
+    if view.after and _made_worse(view, view.after):
         return f"; {view.stage_phrase(view.after)} made it worse, so leave it out."
     error = view.calibration_error(view.before)
-    if not gap.low <= 0 <= gap.high:
+    if _apart(gap):
         size = plus_minus(gap.value, gap.low, gap.high)
         if error is None or error.p_value is None:
             return f", a gap of {size}; no calibration test was made."
@@ -264,16 +271,15 @@ def _no_direction(view: EvaluationView, gap: Measurement) -> str:
     if view.after and after and after.beyond_chance:
         return f": well calibrated as trained, {known}, but not {view.when(view.after)}."
     if apart := len(class_sides(view, view.before)):
-        return f": well calibrated over all classes together, {known}, but not within {apart} of them."
+        together = f"over all {calibration_grouping(view).noun[1]} together"
+        return f": well calibrated {together}, {known}, but not within {apart} of them."
     return f": well calibrated, {known}."
 
 
-def _made_worse(view: EvaluationView) -> bool:
-    """Whether the calibration error rose and a paired test prefers the model as trained."""
-    if view.after is None:
-        return False
-    before, after = view.calibration_error(view.before), view.calibration_error(view.after)
-    rows = ComparedRow(view.focus, view.before), ComparedRow(view.focus, view.after)
+def _made_worse(view: EvaluationView, stage: str) -> bool:
+    """Whether the calibration error rose at this stage and a paired test prefers the model as trained."""
+    before, after = view.calibration_error(view.before), view.calibration_error(stage)
+    rows = ComparedRow(view.focus, view.before), ComparedRow(view.focus, stage)
     proven = any(view.beats(metric, *rows) for metric in ("nll", "brier", "ece_mass", "ece"))
     return before is not None and after is not None and after.value > before.value and proven
 
@@ -305,7 +311,10 @@ def _halving_sentence(view: EvaluationView) -> Markup | None:
     share = view.find("halving_rejection", stage=view.final)
     if share is None:
         return None
-    return Markup("Rejecting the least trusted {} halves the error rate.").format(percent(share.value, 1))
+    if not view.halves(share):
+        return Markup("How many to reject to halve the error rate cannot be told.")
+    ends = f" ({from_to(share.low, share.high, 1, 100)})" if share.has_interval else ""
+    return Markup("Rejecting the least trusted {}{} halves the error rate.").format(percent(share.value, 1), ends)
 
 
 def _best_model(view: EvaluationView) -> Markup | None:
@@ -379,14 +388,14 @@ def _gap_tile(view: EvaluationView) -> Tile | None:
         return None
     zone = (-gap.chance_high, gap.chance_high) if gap.chance_high is not None else None
     grey = f"; grey is chance, ±{points(gap.chance_high)}" if gap.chance_high is not None else ""
-    says, right = percent(accuracy.value + gap.value), fixed(100 * accuracy.value, 0)
+    says, right = percent(accuracy.value + gap.value, 1), count(1000 * accuracy.value)
     return Tile(
         f"Confidence minus accuracy{_whose(view)}, {view.when(view.before)}",
         points(gap.value, sign=True),
         "points",
         _interval_strip(gap, 0.0, zone),
         f"{_interval_sentence(gap)}Zero is ideal{grey}.",
-        f"Of 100 predictions made with an average confidence of {says}, about {right} are right.",
+        f"Of 1,000 predictions made with an average confidence of {says}, about {right} are right.",
     )
 
 
@@ -415,7 +424,7 @@ def _error_tile(view: EvaluationView) -> Tile | None:
 
 def _halving_tile(view: EvaluationView) -> Tile | None:
     share, accuracy = view.find("halving_rejection", stage=view.final), view.find("accuracy", stage=view.final)
-    if share is None or accuracy is None:
+    if share is None or accuracy is None or share.value >= 1:
         return None
     aside = share.value * share.n
     hand = f"the {count(aside)} least trusted {view.unit} to a person: the other {count(share.n - aside)}"

@@ -202,6 +202,10 @@ class EvaluationView:
         place = 1 - halving.value if halving else 0.9
         return min(range(len(coverage)), key=lambda k: abs(coverage[k] - place))
 
+    def halves(self, share: Measurement) -> bool:
+        """Whether the data tell how many to set aside to halve the error rate: not by setting aside all of them."""
+        return share.value < 1 and not share.high >= 1
+
     def samples(self, role: str) -> list[Sample]:
         """Samples of a role."""
         return [s for s in self.evaluation.samples if s.role == role]

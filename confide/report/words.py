@@ -10,7 +10,7 @@ from unicodedata import category, east_asian_width
 from markupsafe import Markup
 
 from confide.predictions.tables import IMAGE, ROW_WORDS
-from confide.results import PLAIN_SCORES, About, Comparison, Measurement, MetricInfo
+from confide.results import LEVEL, PLAIN_SCORES, About, Comparison, Measurement, MetricInfo
 
 THIN = "\u202f"  # narrow no-break space, before a per cent sign
 MINUS = "\u2212"
@@ -48,7 +48,9 @@ def p_value(value: float | None) -> str:
         return "–"
     if value < 0.001:
         return "< 0.001"
-    return fixed(value, 3 if value < 0.1 else 2)
+    text = fixed(value, 3 if value < 0.1 else 2)
+    # A p just below the level that headings go by is not rounded up to it.
+    return f"{math.floor(1e4 * value) / 1e4:.4f}" if value < LEVEL <= float(text) else text
 
 
 def plus_minus(value: float, low: float, high: float, scale: float = 100.0, digits: int = 1) -> str:
@@ -174,13 +176,17 @@ def shorten(text: str, width: float, size: float = 12.0) -> str:
     return text if not ends or ends[-1] <= room else text[: sum(end < room for end in ends)] + "…"
 
 
-def text_letters(text: str) -> int:
+def text_letters(text: str) -> float:
     """How many Latin letters wide a text is: Chinese, Japanese and Korean ones count twice, marks on letters none."""
     return sum(map(_letters, text))
 
 
-def _letters(letter: str) -> int:
-    return 2 if east_asian_width(letter) in "WF" else 0 if category(letter) == "Mn" else 1
+def _letters(letter: str) -> float:
+    if category(letter) == "Mn":
+        return 0
+    if east_asian_width(letter) in "WF":
+        return 2
+    return 1.7 if letter in "MW@m%" else 1.35 if letter.isupper() or letter == "w" else 1
 
 
 def plain_text(markup: str) -> str:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from confide import Predictions, calibrators
+from confide.calibrators import groups
 from confide.checks import InputError
 
 
@@ -181,3 +182,15 @@ def test_groups_give_probabilities_where_they_get_them_or_their_method_does(word
     probs = Predictions.from_probs(torch.softmax(logits, dim=1), labels, split="val", columns={"site": site})
     assert calibrators.fit(word, plain, by="site")(plain).from_probabilities is gives
     assert calibrators.fit(word, probs, by="site")(probs).from_probabilities
+
+
+@pytest.mark.parametrize("size", [1e6, 1.0, 1e-6])
+def test_of_shrinkages_that_rounding_alone_tells_apart_the_largest_is_taken(size, made, monkeypatch):
+    """Whatever the size of the losses: the largest stays nearest to the overall fit."""
+    logits, labels = made(40, 3, seed=0)
+    by = groups.Grouping("site")
+    for more, taken in ((1e-13, groups.SHRINKAGES[-2]), (1e-9, groups.SHRINKAGES[1])):
+        losses = np.full(len(groups.SHRINKAGES), 2.0 * size)
+        losses[[1, -2]] = size, size * (1 + more)
+        monkeypatch.setattr(groups, "_held_out_losses", lambda *own, losses=losses: losses)
+        assert groups.best_shrinkage(None, Predictions(logits, labels), by) == taken

@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 
 from confide import Features, Predictions, calibrators, trust
 from confide.calibrators.binary_maps import _Steps, centred_nodes, platt_line, venn_abers_table
-from confide.calibrators.per_sample import kernel_density
+from confide.calibrators.per_sample import bin_of, kernel_density
 from confide.checks import InputError
 
 DRAW = np.random.default_rng(0)
@@ -222,3 +222,12 @@ def test_steps_of_every_beginning_are_isotonic_regressions():
             ]
             np.testing.assert_allclose(np.unique(np.round(rising, 12)), np.unique(np.round(rates, 12)))
             assert sum(own for _, own in levels) == weights[:size].sum()
+
+
+def test_a_confidence_or_proximity_at_an_edge_belongs_below_it():
+    values = {"bands": torch.tensor([0.5]), "edges": torch.tensor([[0.25, 0.75], [0.5, 0.75]], dtype=torch.float64)}
+    near = np.array([0.5, 0.5, 0.5, 0.5, 0.75, 0.75, 0.75])
+    confidence = np.array([0.25, 0.3, 0.75, 0.8, 0.5, 0.75, 1.0])
+    band, place = bin_of(values, confidence, near)
+    assert band.tolist() == [0, 0, 0, 0, 1, 1, 1]
+    assert place.tolist() == [0, 1, 1, 2, 0, 1, 2]

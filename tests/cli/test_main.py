@@ -4,9 +4,11 @@ import io
 import math
 import os
 import re
+import shutil
 import subprocess
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -236,6 +238,19 @@ def test_all_verbs_stand_in_the_parser_of_the_completion(capsys):
         assert "pip install shtab" in told.err
     else:
         assert "operating-point" in told.out
+
+
+@pytest.mark.skipif(not (shutil.which("bash") and find_spec("shtab")), reason="needs bash and shtab")
+def test_the_shell_completes_verbs_flags_and_the_words_of_methods(capsys):
+    assert main(["completion", "bash"]) == 0
+    lines = [capsys.readouterr().out]
+    typed = (["operat"], ["calibrate", "--met"], ["train", "--loss", "adaf"], ["list", "calib"])
+    for words in typed:
+        words = ["confide", *words]
+        lines.append(f"COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; COMPREPLY=()")
+        lines.append(f"_shtab_confide confide {words[-1]} {words[-2]} 2>/dev/null; echo ${{COMPREPLY[*]}}")
+    done = subprocess.run(["bash"], input="\n".join(lines), capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["operating-point", "--methods", "adafocal", "calibrators"]
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])

@@ -103,7 +103,7 @@ def test_an_epoch_with_missing_samples_names_the_first(training):
     probs, labels, ids = training
     recorder = difficulty.Recorder(ids, labels, kind="probs")
     recorder.record(0, ids[:30], probs[0, 0, :30])
-    with pytest.raises(InputError, match="epoch 0 must have every sample, but 10 of 40 are missing, first"):
+    with pytest.raises(InputError, match="but 10 of 40 are missing, first 's30'; record them before"):
         recorder.record(1, ids, probs[0, 1])
 
 

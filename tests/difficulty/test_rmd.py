@@ -152,6 +152,7 @@ def test_augmented_runs_fit_the_gaussians_and_plain_features_are_scored(clusters
         (lambda x, y: (np.ones_like(x), y), "features must vary"),
         (lambda x, y: (x, y[:-1]), "labels must be 600 class indices"),
         (lambda x, y: (x, y - 1), "labels must lie in"),
+        (lambda x, y: (x, np.array(["cow", "dog", "cat"])[y % 3]), "got words such as '.*'; number them once"),
         (lambda x, y: (x[:, 0], y), "n x d"),
         (lambda x, y: (x[:0], y[:0]), "at least one row"),
         (lambda x, y: (x.astype(str), y), "features must be numbers"),

@@ -15,8 +15,8 @@ def test_every_table_is_made_from_what_is_kept():
         ("rule", write.rule_text),
         ("seeds", write.seeds_table),
         ("by-band", write.by_band_table),
-        ("embedded", lambda: write.embedded.table(write.KEPT / "embedded.jsonl")),
-        ("folds", lambda: write.folds.table(write.files.read_json(write.KEPT / "folds.json")["folds"])),
+        ("embedded", lambda: write.embedded.table(write.FINDINGS / "embedded.jsonl")),
+        ("folds", lambda: write.folds.table(write.files.read_json(write.FINDINGS / "folds.json")["folds"])),
         ("confusion", write.confusion_table),
         ("errors", write.errors_table),
     ):
@@ -179,7 +179,7 @@ def test_what_is_said_of_the_recipe_is_what_its_cells_hold():
     assert f"({' and '.join(away)} %), whose {' and '.join(here)} %" in page
     more = mean("tiny32", banded, "ece_mass") - mean("tiny32", "temperature", "ece_mass")
     assert f"higher by {100 * more:.1f} points, where one temperature stands the test" in page
-    rows = write.files.read_json(write.KEPT / "folds.json")["folds"]
+    rows = write.files.read_json(write.FINDINGS / "folds.json")["folds"]
     halves = [one for row in rows for one in row["halves"]]
     passed = [sum(one[where]["calibration_p"] > 0.05 for one in halves) for where in ("fold", "test")]
     gaps = [100 * float(np.mean([row["test"][stage]["gap"] for row in rows])) for stage in ("own", "pooled")]
@@ -234,13 +234,13 @@ def test_what_is_said_of_bands_embedded_images_and_pixels_is_what_is_kept():
     kept = [
         one
         for folder in ("tuning", "settled")
-        for one in json.loads((write.KEPT / folder / "by_band.json").read_text(encoding="utf-8")).values()
+        for one in json.loads((write.FINDINGS / folder / "by_band.json").read_text(encoding="utf-8")).values()
     ]
     gains = [(one["temperature"]["nll"] - one["by_band"]["nll"]) / one["error"] for one in kept]
     assert min(gains) > 0
     assert sum(gain <= 2 for gain in gains) == 1
     assert f"every one of {len(kept)} trainings, of all but one by more than two standard errors" in page
-    rows = [json.loads(line) for line in (write.KEPT / "embedded.jsonl").read_text(encoding="utf-8").splitlines()]
+    rows = [json.loads(line) for line in (write.FINDINGS / "embedded.jsonl").read_text(encoding="utf-8").splitlines()]
 
     def mean(name: str, word: str = "accuracy", scale: float = 100.0) -> float:
         return float(np.mean([scale * row["test"][word] for row in rows if row["variant"] == name]))
@@ -256,7 +256,7 @@ def test_what_is_said_of_bands_embedded_images_and_pixels_is_what_is_kept():
     assert "and it learns ({}, {} and {} % there)".format(*learnt[0]) in page
     assert "drops their gradient ({}, {} and {} %;".format(*learnt[1]) in page
     assert f"({mean('kde_xe'):.1f} against {mean('cross_entropy, 4 epochs'):.1f} %)" in page
-    pixels = json.loads((write.KEPT / "pixels.json").read_text(encoding="utf-8"))
+    pixels = json.loads((write.FINDINGS / "pixels.json").read_text(encoding="utf-8"))
     assert f"have {pixels['ratio'][1]:.1f} to {pixels['ratio'][-1]:.1f} times the power" in page
     assert f"pixels {pixels['test']['step']:.1f} against {pixels['train']['step']:.1f}" in page
 

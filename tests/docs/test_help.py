@@ -5,6 +5,7 @@ import doctest
 import inspect
 import textwrap
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -81,6 +82,34 @@ def public_functions():
 
 
 FUNCTIONS = public_functions()
+
+
+def called_by_benchmarks():
+    """Functions of `confide` and its modules that benchmarks/ reaches; what lies deeper is named in the contract."""
+    functions = {}
+    for path in (Path(confide.__file__).parents[1] / "benchmarks").rglob("*.py"):
+        nodes, modules = list(ast.walk(ast.parse(path.read_text(encoding="utf-8")))), {}
+        reached = []
+        for node in nodes:
+            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "confide":
+                module = import_module(node.module)
+                for alias in node.names:
+                    reached.append((node.module, alias.name))
+                    modules[alias.asname or alias.name] = getattr(module, alias.name, None)
+        for node in nodes:
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                if inspect.ismodule(module := modules.get(node.value.id)):
+                    reached.append((module.__name__, node.attr))
+                elif node.value.id == "confide":
+                    reached.append(("confide", node.attr))
+        for module, name in reached:
+            thing = getattr(import_module(module), name, None)
+            if module.count(".") < 2 and inspect.isfunction(thing) and thing.__module__.startswith("confide."):
+                functions[f"{thing.__module__}.{thing.__qualname__}"] = thing
+    return functions
+
+
+FUNCTIONS |= called_by_benchmarks()
 
 
 def raised(function):

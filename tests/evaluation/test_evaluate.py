@@ -11,8 +11,10 @@ import confide
 from confide import Evaluation, Predictions, Scores, metrics
 from confide.checks import InputError
 from confide.evaluation import join
-from confide.evaluation.evaluate import MOST_GROUPS, column_groups
+from confide.evaluation.evaluate import MOST_GROUPS, column_groups, distinct
+from confide.facts import facts_of
 from confide.metrics import table_words
+from confide.predictions import outputs
 from confide.results import About
 
 
@@ -192,6 +194,14 @@ def test_an_evaluation_is_a_json_file(evaluation, tmp_path):
 def test_values_alone_are_quick_and_have_no_intervals():
     found = confide.evaluate(simulated(), intervals=False)
     assert all(math.isnan(m.low) and m.p_value is None for m in found.measurements)
+
+
+@pytest.mark.parametrize("intervals", [True, False])
+def test_the_core_takes_one_pass_over_the_logits(monkeypatch, intervals):
+    passes = []
+    monkeypatch.setattr(outputs, "facts_of", lambda *args, **how: passes.append(how) or facts_of(*args, **how))
+    confide.evaluate(simulated(), intervals=intervals)
+    assert [how["core"] for how in passes] == [True]
 
 
 def test_all_metrics_of_a_small_sample():
@@ -393,8 +403,8 @@ def test_a_console_shows_records_in_one_line():
     assert len(told) < 200
 
 
-def test_labels_from_one_that_fit_the_classes_are_asked_about():
-    labels = np.arange(40) % 4
+def test_labels_from_one_that_fit_the_classes_are_asked_about(tmp_path):
+    labels = np.arange(60) % 4
     logits = 5 * np.eye(6)[labels]
     shifted = confide.evaluate(Predictions(logits, labels + 1), ["accuracy"], intervals=False)
     assert shifted.warnings == (
@@ -406,6 +416,11 @@ def test_labels_from_one_that_fit_the_classes_are_asked_about():
     assert question in confide.sets.fit("lac", val).notes
     with pytest.warns(UserWarning, match="do labels start at 1"):
         confide.operating_point(val, risk=0.2)
+    with pytest.warns(UserWarning, match="do labels start at 1"):
+        confide.compare(val, val, metrics=["accuracy"])
+    with pytest.warns(UserWarning, match="do labels start at 1"):
+        confide.monitor.Monitor(val, file=tmp_path / "watch.jsonl")
+    assert question in confide.decisions.decide(val, 1).warnings
 
 
 @pytest.mark.parametrize(
@@ -447,3 +462,37 @@ def test_a_column_is_grouped_by_up_to_a_hundred_values():
     assert len(column_groups("site", np.arange(MOST_GROUPS)).names) == MOST_GROUPS == 100
     with pytest.raises(InputError, match="at most 100 different values to group by, got 101"):
         column_groups("site", np.arange(MOST_GROUPS + 1))
+
+
+@pytest.mark.parametrize("words", [1, 2, 15, 16, 17, 40])
+@pytest.mark.parametrize("runs", [1, 2, 3])
+def test_different_words_are_those_of_a_sort_however_many_they_are_and_however_they_stand(words, runs):
+    names = np.array([f"w{k:02d}" for k in range(words)])[::-1]
+    column = np.tile(np.repeat(names, runs), 2)
+    for given in (column, column[:-1], np.random.default_rng(0).permutation(column), names[:1], names[:0]):
+        found, index = distinct(given)
+        wanted, places = np.unique(given, return_inverse=True)
+        assert found.tolist() == wanted.tolist()
+        assert index.tolist() == places.tolist()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        confide.evaluate,
+        confide.metrics.ece,
+        lambda rows: confide.compare(rows, rows),
+        lambda rows: confide.operating_point(rows, risk=0.1),
+        lambda rows: confide.apply_operating_point(confide.OperatingPoint(threshold=0.5), rows),
+        lambda rows: confide.calibrators.fit("temperature", rows),
+        confide.calibrators.choose,
+        lambda rows: confide.sets.fit("lac", rows),
+        lambda rows: confide.decisions.decide(rows, 1),
+        confide.monitor.Monitor,
+        confide.plot.confusion,
+    ],
+)
+def test_an_array_where_predictions_are_needed_gets_one_line(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=r"Predictions, (got ndarray|a path)"):
+        call(np.zeros((5, 3)))

@@ -1,5 +1,7 @@
 """Several labels a sample: rows, metrics by label, micro and macro, thresholds, files."""
 
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +10,8 @@ import confide
 from confide.checks import InputError
 from confide.cli.main import main
 from confide.evaluation import LabelThresholds, label_thresholds
+
+thresholds_module = sys.modules["confide.evaluation.label_thresholds"]
 
 
 def matrices(n=300, seed=0):
@@ -138,3 +142,46 @@ def test_files_of_labels_are_read_and_commands_use_them(tmp_path, monkeypatch, c
     assert main(["labels", "m.npz", "--load", "t.json", "--json"]) == 0
     assert main(["labels", "m.npz", "--precision", "0.999"]) == 3
     assert (tmp_path / "l.csv").read_text().startswith("id,a,b,c\n")
+
+
+def test_a_label_holds_above_its_threshold_and_not_at_it():
+    made = LabelThresholds({"a": 0.5, "b": None}, "cost", 3)
+    p = confide.Predictions.multilabel([[0.0, 9.0], [1e-6, 9.0], [-1e-6, 9.0]], label_names=["a", "b"])
+    assert made(p).holds.tolist() == [[False, False], [True, False], [False, False]]
+
+
+@pytest.mark.parametrize("beta", [0.5, 1.0, 2.0])
+def test_the_threshold_of_the_largest_f_lies_between_the_last_claimed_and_the_next(beta):
+    draws = np.random.default_rng(0)
+    for n in (1, 2, 7, 30):
+        probs = draws.choice(np.linspace(0.05, 0.95, 12), n)
+        holds = draws.random(n) < probs
+        holds[0] = True
+        found = thresholds_module._best_f(probs, holds, beta)
+        best = {}
+        for cut in [*np.unique(probs)]:
+            claimed = probs >= cut
+            hits = (claimed & holds).sum()
+            best[float(cut)] = (1 + beta**2) * hits / (claimed.sum() + beta**2 * holds.sum())
+        top = max(cut for cut, value in best.items() if value >= max(best.values()) - 1e-12)
+        below = max((p for p in probs if p < top), default=0.0)
+        assert found == pytest.approx((top + below) / 2)
+    assert thresholds_module._best_f(probs, np.zeros(30, dtype=bool), beta) is None
+
+
+def test_a_promise_of_precision_stops_at_the_first_size_that_cannot_keep_it():
+    """All right: the fewest that could pass are ln delta / ln precision; a wrong one among so many breaks it."""
+    fewest = int(np.ceil(np.log(0.05) / np.log(0.8)))
+    for n, promised in ((fewest - 1, False), (fewest, True), (4 * fewest, True)):
+        probs = np.linspace(0.9, 0.1, n)
+        found = thresholds_module._promised(probs, np.ones(n, dtype=bool), 0.8, 0.05)
+        assert (found is not None) == promised
+    holds = np.ones(200, dtype=bool)
+    holds[100:] = False
+    probs = np.linspace(0.9, 0.1, 200)
+    found = thresholds_module._promised(probs, holds, 0.8, 0.05)
+    accepted = int((probs > found).sum())
+    assert 80 <= accepted < 125  # 100 of 125 would be 80 % itself
+    assert found < probs[accepted - 1]
+    holds[0] = False
+    assert thresholds_module._promised(probs[:fewest], holds[:fewest], 0.8, 0.05) is None

@@ -7,7 +7,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
 from confide import report, trust
 from confide.checks import InputError
-from confide.evaluation.ood import Side, ood
+from confide.evaluation.ood import Side, _histogram, _roc, ood
 from confide.predictions import Predictions
 from confide.records import Features
 
@@ -114,3 +114,22 @@ def test_empty_sets_and_other_models_are_refused(sets):
 def test_features_must_come_with_their_reference(sets, features):
     with pytest.raises(InputError, match="need features of both sets"):
         ood(sets[0], sets[1], reference=features[0])
+
+
+@pytest.mark.parametrize("points", [199, 200, 201, 450])
+def test_a_roc_curve_of_many_scores_has_two_hundred_thresholds_the_ends_among_them(points):
+    known, unknown = np.arange(points) / 2.0, np.arange(points)[::2] / 2.0
+    found = _roc(known, unknown)
+    assert len(found["true_positive"]) == min(points, 200) + 1
+    for name, part in (("true_positive", known), ("false_positive", unknown)):
+        assert (found[name][0], found[name][-1]) == (0, 1)
+        assert (np.diff(found[name]) >= 0).all()
+        assert found[name][1] == pytest.approx((part >= known.max()).mean())
+
+
+@pytest.mark.parametrize("value", [0.0, 3.0])
+def test_a_histogram_of_equal_scores_has_one_full_bin(value):
+    found = _histogram(np.full(7, value), np.full(3, value))
+    assert (found["known"].max(), found["known"].sum()) == (7, 7)
+    assert (found["unknown"].max(), found["unknown"].sum()) == (3, 3)
+    assert (found["low"][0], found["high"][-1]) == (value, value + 1)

@@ -36,6 +36,16 @@ def halved(predictions):
     return predictions.with_logits(predictions.logits / 2)
 
 
+def test_classes_of_the_clean_samples_go_by_their_names(split):
+    found = shift_grid(
+        split, {"a": subject(class_names=("red", "green", "blue"))}, words=["fog"], severities=(1,), intervals=False
+    )
+    named = {m.group for m in found.measurements if (m.group or "").startswith("predicted=")}
+    assert named <= {"predicted=red", "predicted=green", "predicted=blue"}
+    assert named
+    assert found.about.class_names == ("red", "green", "blue")
+
+
 def test_every_cell_and_its_means_are_measured(split):
     found = shift_grid(
         split,
@@ -261,3 +271,10 @@ def test_a_shift_that_cannot_be_applied_is_told_before_the_first_cell(size, word
 
     with pytest.raises(InputError, match=message):
         shift_grid(images, {"a": Subject(forward=never)}, words=["fog", word])
+
+
+def test_a_grid_of_one_image_is_a_grid():
+    split = Split(np.full((1, 3, 32, 32), 90, np.uint8), np.array([0]), np.arange(1))
+    subjects = {"mine": Subject(lambda batch: (batch.float().flatten(1)[:, :2] - 9, None))}
+    grid = shift_grid(split, subjects, words=["brightness"], severities=[2], intervals=False)
+    assert grid.value("accuracy", group="shift=brightness/2") in (0, 1)

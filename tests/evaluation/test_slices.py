@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import replace
 
@@ -12,7 +13,8 @@ from scipy import stats
 import confide
 from confide.checks import InputError
 from confide.cli.main import main
-from confide.evaluation import find_slices
+from confide.evaluation import find_slices, slices
+from confide.evaluation.evaluate import SampleGroups
 from confide.numerics.binomial import right_tails
 from confide.report import render_report
 
@@ -146,3 +148,66 @@ def test_what_looked_at_the_label_makes_no_slice_of_a_calibrated_model_unless_it
     asked = find_slices(p, scores=scores, by=["difficulty"])
     assert asked.slices[0].name == "difficulty=hardest fifth"
     assert "Mind that difficulty looked at the label" in str(asked)
+
+
+def test_candidates_are_all_values_and_pairs_with_enough_samples_in_the_proposing_half():
+    draws = np.random.default_rng(0)
+    n = 4 * slices.FEWEST
+    first = SampleGroups("a", ("x", "y"), np.repeat([0, 1], [slices.FEWEST, n - slices.FEWEST]))
+    second = SampleGroups("b", ("u", "v", "w"), np.repeat([0, 1, 2], [slices.FEWEST - 1, slices.FEWEST + 1, n // 2]))
+    gaps, rows = draws.normal(size=n), np.ones(n, dtype=bool)
+    rows[-1] = False  # of the half that tests
+    found = {(c.attributes, c.values): (c.n, c.gap) for c in slices._candidates([first, second], gaps, rows)}
+    expected = {}
+    for chosen in ((first,), (second,), (first, second)):
+        for values in itertools.product(*(range(len(a.names)) for a in chosen)):
+            member = rows & np.logical_and.reduce([a.index == v for a, v in zip(chosen, values, strict=True)])
+            if member.sum() >= slices.FEWEST:
+                place = tuple(0 if a is first else 1 for a in chosen)
+                expected[place, values] = (member.sum(), pytest.approx(gaps[member].mean()))
+    assert found == expected
+    assert ((0,), (0,)) in found  # exactly enough
+    assert ((1,), (0,)) not in found  # one too few
+
+
+@pytest.mark.parametrize(("shared", "told"), [(50, 2), (51, 1)])
+def test_slices_that_share_more_than_half_are_told_once(shared, told):
+    index = [np.zeros(300, dtype=int), np.zeros(300, dtype=int)]
+    index[0][:100], index[1][100 - shared : 200 - shared] = 1, 1
+    attributes = [SampleGroups(name, ("no", "yes"), own) for name, own in zip("ab", index, strict=True)]
+    candidates = [slices._Candidate((k,), (1,), 100, gap) for k, gap in ((0, 0.5), (1, 0.4))]
+    chosen = slices._propose(candidates, attributes, np.full(300, 0.01), np.ones(300, dtype=bool), 5)
+    assert [names for names, _ in chosen] == [(("a", "yes"),), (("b", "yes"),)][:told]
+    assert len(slices._propose(candidates, attributes, np.full(300, 0.01), np.ones(300, dtype=bool), 1)) == 1
+
+
+def test_a_pair_is_told_as_the_single_value_that_explains_it():
+    index = [np.repeat([1, 0], [200, 200]), np.tile([1, 0], 200)]
+    attributes = [SampleGroups(name, ("no", "yes"), own) for name, own in zip("ab", index, strict=True)]
+    single, rows = slices._Candidate((0,), (1,), 200, 0.3), np.ones(400, dtype=bool)
+
+    def told(gap, spread=0.1):
+        pair = slices._Candidate((0, 1), (1, 1), 100, gap)
+        return slices._propose([pair, single], attributes, np.full(400, spread**2), rows, 9)[0][0]
+
+    wider = slices.APART * 0.1 * np.sqrt(1 / 100 - 1 / 200)
+    assert told(0.3 + wider * 0.99) == (("a", "yes"),)
+    assert told(0.3 + wider * 1.01) == (("a", "yes"), ("b", "yes"))
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 40])
+def test_a_slice_is_tested_on_the_other_half_alone(n):
+    draws = np.random.default_rng(n)
+    confidence, right = draws.uniform(0.5, 1, 60), (draws.random(60) < 0.7).astype(float)
+    members, testing = np.arange(60) < n + 5, np.arange(60) >= 5
+    found = slices._test((("a", "x"),), members, testing, confidence, right)
+    if not n:
+        assert found is None
+        return
+    rows = slice(5, n + 5)
+    gap = confidence[rows].mean() - right[rows].mean()
+    half = 1.959963985 * (confidence - right)[rows].std(ddof=1) / np.sqrt(n) if n > 1 else np.inf
+    assert (found.n, found.low, found.high) == (n, pytest.approx(gap - half), pytest.approx(gap + half))
+    assert (found.confidence, found.accuracy) == pytest.approx((confidence[rows].mean(), right[rows].mean()))
+    assert found.p_value == pytest.approx(min(1, 2 * min(right_tails(int(right[rows].sum()), confidence[rows]))))
+    assert found.share == pytest.approx((n + 5) / 60)

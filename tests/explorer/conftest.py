@@ -108,9 +108,21 @@ def save_notes(folder: Path, sizes: dict[str, int], title: str) -> None:
     formats.write_json(folder / "manifest.json", sign(manifest))
 
 
+@pytest.fixture(autouse=True)
+def map_without_umap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same map whatever is installed: UMAP takes seconds to load."""
+    monkeypatch.setattr("confide.explorer.projection.UMAP_ROWS", -1)
+
+
 @pytest.fixture(scope="session")
 def made_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_run(tmp_path_factory.mktemp("made") / "run")
+
+
+@pytest.fixture(autouse=True)
+def _maps_by_pca(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where UMAP is installed, maps of a hundred samples would take seconds, and be others."""
+    monkeypatch.setattr("confide.explorer.projection.find_spec", lambda name: None)
 
 
 @pytest.fixture

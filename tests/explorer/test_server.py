@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from importlib import resources
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -271,3 +272,17 @@ def test_samples_without_a_score_are_shown_counted_and_sorted_last(client):
     value = next(v for v in client.get("sample", row=row)["values"] if v["key"] == "difficulty")
     assert (value["value"], value["rank"]) == (None, None)
     assert client.get("find", difficulty="-100..100")["count"] == 140
+
+
+def test_files_of_the_page_begin_with_those_of_the_report_where_they_share_them():
+    from confide.explorer import server
+
+    read = resources.files("confide.explorer").joinpath("assets")
+    shared = resources.files("confide.report").joinpath("assets")
+    for name in server.ASSETS:
+        found, own = server._asset_text.__wrapped__(name), read.joinpath(name).read_text(encoding="utf-8")
+        first = shared.joinpath(server.SHARED[name]).read_text(encoding="utf-8") if name in server.SHARED else ""
+        assert found == first + own
+        assert server.asset(name).status_code == 200
+    assert {name for name in server.SHARED if name in server.ASSETS} == set(server.SHARED)
+    assert server.asset("../queries.py").status_code == 404

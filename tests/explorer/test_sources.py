@@ -215,7 +215,7 @@ def test_users_columns_are_joined_by_id(serve, run_folder, tmp_path):
 
 def test_columns_of_other_samples_are_refused(run_folder, tmp_path, capsys):
     formats.write_table(tmp_path / "more.csv", {"id": np.array(["x"]), "weather": np.array(["rain"])})
-    assert "no id of it is" in said_to(capsys, str(run_folder), "--columns", str(tmp_path / "more.csv"))
+    assert "no id of it is" in said_to(capsys, str(run_folder), "--port", "0", "--columns", str(tmp_path / "more.csv"))
 
 
 def test_an_incomplete_run_shows_what_is_there(serve, run_folder):
@@ -489,3 +489,12 @@ def test_neighbours_of_a_split_that_is_not_shown_have_no_row():
     assert rows_here("train", None, ["a"], [3]) == [None]
     assert rows_here("test", None, ["a", "b"], [3, 0]) == [10, 7]
     assert rows_here("test", pa.array([0]), ["c", "x", "a"], [0, 1, 2]) == [9, None, 7]
+
+
+def test_as_many_classes_as_the_explorer_takes_are_opened_and_one_more_is_refused(run_folder, monkeypatch):
+    samples = sys.modules["confide.explorer.samples"]
+    monkeypatch.setattr(samples, "MAX_CLASSES", 4)
+    assert gather_samples(open_layout(run_folder)).num_classes == 4
+    monkeypatch.setattr(samples, "MAX_CLASSES", 3)
+    with pytest.raises(InputError, match="must have labels below 3, got 3; number them anew"):
+        gather_samples(open_layout(run_folder))

@@ -66,7 +66,7 @@ def test_what_judges_the_label_is_no_slice_and_no_ground_to_judge_confidence_by(
     Predictions.from_top1(labels, predicted, sure, columns=columns).save(tmp_path / "p.parquet")
     client = serve(tmp_path / "p.parquet")
     found = client.get("slices")["slices"]
-    assert found["attributes"] == ["width", "Predicted"]
+    assert found["attributes"] == ["width", "predicted"]
     assert client.get("reliability", **{"c.suspicion": "0.."})["reliability"]["verdict"] == "chosen"
     assert client.get("reliability", **{"c.width": "0.."})["reliability"]["verdict"] != "chosen"
 
@@ -275,6 +275,17 @@ def test_several_samples_are_tagged_at_once_and_taken_back(client, run_folder):
     assert post("tags", {"rows": [-1], "action": "drop"})[0] == 400
 
 
+def test_the_last_changes_can_be_taken_back_and_no_older_one(client, monkeypatch):
+    from confide.explorer import session
+
+    monkeypatch.setattr(session, "MAX_UNDO", 2)
+    sure = {"X-Confide": "1"}
+    steps = [client.send("POST", "/api/tags", {"rows": [row], "action": "drop"}, sure)[2] for row in (3, 4, 5)]
+    taken = [client.send("POST", "/api/undo", {"undo": json.loads(step)["undo"]}, sure)[0] for step in steps]
+    assert taken == [400, 200, 200]
+    assert client.get("find", tag="drop")["count"] == 1
+
+
 def test_a_change_of_what_was_not_seen_is_refused(client):
     def patch(body):
         return client.send("PATCH", "/api/tag", {"split": "test", "id": "test-004", **body}, {"X-Confide": "1"})
@@ -448,3 +459,20 @@ def test_two_models_on_rows_drawn_together_are_compared_unit_by_unit():
     assert _unit_test([first, second], np.zeros(12, dtype=int)) == 1.0
     even = np.tile([True, False], 6)
     assert _unit_test([even, ~even], units) == 1.0  # every unit says the same: no mean, no spread
+
+
+def test_texts_leave_for_label_studio_as_texts_and_a_sample_without_one_by_its_id(serve, tmp_path):
+    path, ids = tmp_path / "predictions.parquet", np.array([f"t{k}" for k in range(13)])
+    Predictions(np.eye(2)[np.arange(13) % 2], np.arange(13) % 2, ids, "test").save(path)
+    lines = [{"id": f"t{k}", "text": f"text {k}", "label": "ab"[k % 2]} for k in range(12)]
+    (tmp_path / "texts.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    client = serve(path, data=str(tmp_path / "texts.jsonl"))
+    serve.explorers[0].pictures.load()
+    archive = zipfile.ZipFile(io.BytesIO(client.send("GET", "/api/export?format=labelstudio")[2]))
+    tasks = json.loads(archive.read("tasks.json"))
+    assert {task["data"]["id"]: task["data"]["text"] for task in tasks} == {
+        **{f"t{k}": f"text {k}" for k in range(12)},
+        "t12": "t12",
+    }
+    assert sorted(archive.namelist()) == ["labels.xml", "tasks.json"]
+    assert "<Text " in archive.read("labels.xml").decode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import re
@@ -18,6 +19,7 @@ import pyarrow as pa
 import pytest
 
 from confide.checks import InputError
+from confide.explorer.access import AccessControl
 from tests.hostile.conftest import ask, ask_all
 
 pytest.importorskip("duckdb", reason="duckdb is not installed (extra: explore)")
@@ -315,3 +317,15 @@ def test_a_browser_comes_in_by_the_file_that_holds_the_address(browser, locked, 
     page.reload()  # by the cookie alone
     page.wait_for_selector("#cells li:not(.sk):not([hidden]) button[data-row]")
     context.close()
+
+
+@pytest.mark.parametrize(("kind", "reaches"), [("lifespan", True), ("websocket", False)])
+def test_only_requests_and_the_servers_own_start_reach_the_explorer(kind, reaches):
+    """A socket of a page would be answered without its headers having been looked at."""
+    reached = []
+
+    async def app(scope, receive, send):
+        reached.append(scope["type"])
+
+    asyncio.run(AccessControl(app, "127.0.0.1", "right")({"type": kind}, None, None))
+    assert reached == [kind] * reaches

@@ -16,7 +16,7 @@ from sklearn.svm import LinearSVC
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import check_estimator
 
-from confide import Predictions, calibrators, metrics
+from confide import Predictions, calibrators, metrics, operating_point
 from confide.checks import InputError
 from confide.integrations.sklearn import (
     CalibratorTransformer,
@@ -26,7 +26,7 @@ from confide.integrations.sklearn import (
     outputs_of,
 )
 
-WEIGHTS = "folds and holdouts are drawn from rows, so a row of weight 2 is not the same as two rows"
+WEIGHTS = "holdouts are drawn from rows, so a row of weight 2 is not the same as two rows"
 INHERENT = {
     "check_sample_weight_equivalence_on_dense_data": WEIGHTS,
     "check_sample_weight_equivalence_on_sparse_data": WEIGHTS,
@@ -48,7 +48,7 @@ OUTPUTS = dict.fromkeys(
 @pytest.mark.parametrize(
     ("estimator", "inherent"),
     [
-        (ConfideClassifier(cv=2), INHERENT),
+        (ConfideClassifier(cv=2), {}),
         (
             SelectiveClassifier(risk=0.3),
             {**INHERENT, "check_classifiers_train": "predict may abstain, so it is not the argmax of predict_proba"},
@@ -120,6 +120,24 @@ def test_weights_reach_the_classifier_plainly_and_by_routing(data):
         inner = LogisticRegression().set_fit_request(sample_weight=True)
         routed = ConfideClassifier(inner, cv=3).fit(X, y, sample_weight=weights).predict_proba(X_test)
     np.testing.assert_allclose(routed, plain)
+
+
+def test_weights_count_in_the_calibrator_and_the_threshold_too(data):
+    X, y, _, _ = data
+    fitted = LogisticRegression().fit(X, y)
+    weights = np.random.default_rng(0).integers(0, 3, len(y)).astype(float)
+    rows = np.repeat(np.arange(len(y)), weights.astype(int))
+    by_weight = ConfideClassifier(fitted, cv="prefit").fit(X, y, weights)
+    by_rows = ConfideClassifier(fitted, cv="prefit").fit(X[rows], y[rows])
+    temperatures = [float(each.calibrator_.values["temperature"]) for each in (by_weight, by_rows)]
+    assert temperatures[0] == pytest.approx(temperatures[1], rel=1e-6)
+    assert temperatures[0] != pytest.approx(
+        float(ConfideClassifier(fitted, cv="prefit").fit(X, y).calibrator_.values["temperature"]), rel=1e-4
+    )
+    threshold = SelectiveClassifier(fitted, risk=0.2, holdout="prefit").fit(X, y, weights).operating_point_
+    assert threshold.accepted < len(y)
+    held_out = outputs_of(fitted, X, fitted.classes_, np.searchsorted(fitted.classes_, y))
+    assert threshold == operating_point(held_out, 0.2, weights=weights) != operating_point(held_out, 0.2)
 
 
 def test_an_abstaining_classifier_keeps_its_promise():

@@ -47,6 +47,12 @@ def explorer_app(source: str) -> Any:
                     tags.put(SampleTag(split, name, action, label, note))
         if source == "reported":
             confide.evaluate(predictions("test")).save(path / "evaluation.json")
+    elif source == "visited":
+        path = make_run(folder / "run", {"train": 16, "val": 24, "test": 96})
+        for file in sorted((path / "predictions").glob("*.parquet")):
+            own = Predictions.load(file)
+            visit = np.array([f"v{k // 3}" for k in range(len(own))])
+            own.replace(columns={**own.columns, "visit": visit}, unit="visit").save(file)
     elif source == "texts":
         texts = [f"a text of {k} " + "long " * (20 * k) for k in range(12)]
         rows = [{"text": text, "label": "ab"[k % 2], "id": f"t{k}"} for k, text in enumerate(texts)]
@@ -99,8 +105,9 @@ def explorer_app(source: str) -> Any:
     explorer = Explorer(open_layout(path, **options))
     if source in ("texts", "pictures", "run", "run beyond"):
         explorer.pictures.load()
-    if source in ("run", "run beyond", "featured"):
-        explorer.map.plane()
+    if source in ("run", "run beyond", "featured", "visited"):
+        with patch.object(projection, "UMAP_ROWS", -1):  # the same map whatever is installed
+            explorer.map.plane()
     atexit.register(explorer.close)
     return create_app(explorer), kept, explorer
 
@@ -303,6 +310,40 @@ picture?row=0&small=1
 classes?text=1
 classes?
 """
+UNIT_TARGETS = """
+about
+find?split=test
+rows?from=0&count=3&sort=visit
+sample?row=30
+reliability?
+reliability?split=test
+reliability?split=test&outcome=wrong
+reliability?split=val&confidence=0.5..
+reliability?split=test&c.visit=v1
+reliability?split=test&model=other-loss
+compare?with=other-loss
+compare?with=other-loss&split=test
+compare?with=other-loss&split=test&c.visit=v1
+compare?with=other-loss&split=test&confidence=0.6..
+compare?with=other-loss&split=test&cell=rw
+compare?with=other-loss&split=test&area=0,0.5,0.5,1
+compare?with=other-loss&split=val&label=1
+slices?
+slices?split=test
+confusion?split=test
+"""
+PIXEL_TARGETS = """
+about
+find?outcome=wrong
+rows?from=0&count=3
+reliability?
+reliability?outcome=wrong
+confusion?
+slices?
+sample?row=3
+picture?row=3&whole=1
+picture?row=3&small=1
+"""
 LOWERED: dict[str, dict[str, Any]] = {
     "comparison": {"MAX_DOTS": 3, "MAX_PAIRS": 2, "DENSITY": 4},
     "projection": {"MAX_POINTS": 20, "NAMED_CLASSES": 2, "FITTED_ROWS": 30},
@@ -395,6 +436,9 @@ def explorer_entries() -> Iterator[tuple[str, Callable[[], Any]]]:
             yield f"{source}: {target}", partial(_asked, source, target)
     for source in ("texts", "pictures", "featured"):
         for target in FILE_TARGETS.strip().splitlines():
+            yield f"{source}: {target}", partial(_asked, source, target)
+    for source, targets in (("visited", UNIT_TARGETS), ("pixels", PIXEL_TARGETS)):
+        for target in targets.strip().splitlines():
             yield f"{source}: {target}", partial(_asked, source, target)
     for target in ("find?tag=any", "find?tag=none", "rows?from=0&count=5&tag=any", "export?what=tags"):
         yield f"tagged before: {target}", partial(_asked, "tagged before", target)
@@ -527,6 +571,12 @@ def _sums() -> Any:
     whole = reliability.ConfidenceSums.of(spread, reliability.confidence_cells(spread, right))
     some = reliability.ConfidenceSums.of(spread[:20], reliability.confidence_cells(spread[:20], right[:20]))
     told.append(asdict(reliability.reliability_of(whole - some, ("label",))))
+    for variance in (0.0, 1e-6, 0.003, 0.1, float("inf")):
+        own = reliability.reliability_of(whole, (), spread=reliability.Spread(variance, 7.0, 8.0))
+        told.append([asdict(own)[k] for k in ("low", "high", "chance", "p_value", "verdict")])
+        told.append([asdict(b) for b in own.bins[:3]])
+    for units in (np.zeros(6, int), np.arange(6) // 2, np.arange(6)):
+        told.append(asdict(reliability._unit_spread(np.array([0.1, -0.2, 0.3, 0.3, -0.1, 0.0]), units)))
     grid = comparison._density(np.array([0.0, 0.5, 1.0, 0.99]), np.array([1.0, 0.5, 0.0, 0.01]), np.array([0, 1, 2, 2]))
     told.append([list(g) for g in grid])
     rights = [np.array([1.0, 0.0, 0.0, 1.0]), np.array([0.0, 1.0, 0.0, 1.0])]

@@ -19,6 +19,7 @@ from tests.kept import (
     pages,
     parts,
     rows,
+    seldom,
     sets,
     trained,
 )
@@ -43,4 +44,5 @@ FAMILIES: dict[str, Callable[[], Iterator[tuple[str, Callable[[], Any]]]]] = {
     "rows": rows.row_entries,
     "edges_of_evaluation": evaluation.evaluation_edges,
     "edges_of_sets": sets.set_edges,
+    "seldom": seldom.seldom_entries,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import pickle
 import warnings
@@ -229,3 +230,98 @@ def test_logits_that_are_not_finite_are_named_by_their_row_with_soft_labels_too(
     logits[2, 1] = torch.nan
     with pytest.raises(InputError, match="they are not at sample 2 of 4"):
         losses.cross_entropy(logits, torch.full((4, 3), 1 / 3))
+
+
+@pytest.mark.parametrize("word", losses.names())
+def test_lists_and_arrays_are_taken_in_every_batch(word, logits):
+    """The first batch is looked at more closely than those after it."""
+    loss, needs = losses.create(word), NEEDS.get(word, {})
+    for kind in (torch.Tensor.tolist, torch.Tensor.numpy):
+        wanted = copy.deepcopy(loss)(logits.double(), LABELS, **needs)
+        found = loss(kind(logits.double()), kind(LABELS), **needs)
+        torch.testing.assert_close(found.double(), wanted)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "told"),
+    [
+        ((4, 4, 2, 4), 1),
+        ((4, 2, 4), 1),
+        ((4, 2, 4, 2, 4), 1),  # once is enough
+        ((4, 4, 4), 0),
+        ((4, 2), 0),
+        ((4, 2, 2, 4), 0),  # sizes vary: a small one says nothing
+        ((4, 2, 3, 4, 2, 4), 0),
+        ((2, 4, 2, 4), 0),
+        ((4, 2, "update", 4, 4), 0),
+        ((4, 2, "update", 4, 2, 4), 1),
+        (("epochs are told", 4, 2, 4), 0),
+    ],
+)
+def test_a_small_batch_among_alike_ones_is_the_end_of_an_epoch(sizes, told):
+    loss, generator = losses.create("adafocal", bins=2), torch.Generator().manual_seed(0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for size in sizes:
+            if size == "update":
+                loss.update(torch.eye(2), torch.tensor([0, 1]))
+            elif size == "epochs are told":
+                loss.expect_epochs()
+            else:
+                logits = torch.randn((size, 2), generator=generator)
+                loss(logits.requires_grad_(), torch.zeros(size, dtype=torch.int64))
+    assert ["a smaller batch, as at the end of an epoch, went by" in str(w.message) for w in caught] == [True] * told
+
+
+def test_functions_pickle_by_name_and_modules_say_what_they_are():
+    for word in losses.names():
+        function = getattr(losses, word)
+        assert pickle.loads(pickle.dumps(function)) is function
+        assert (function.__name__, function.__qualname__) == (word, word)
+        assert "One value per sample." in function.__doc__
+        assert repr(losses.create(word, reduction="sum")).startswith(f"{type(losses.create(word)).__name__}('{word}', ")
+
+
+@pytest.mark.parametrize("place", [0, 2])
+def test_the_first_bad_row_is_named_in_every_refusal_of_soft_labels(place, logits):
+    soft = torch.eye(3)[LABELS]
+    soft[place:, 0] += 0.5
+    with pytest.raises(InputError, match=rf"at sample {place} of 4; normalise them"):
+        losses.cross_entropy(logits, soft)
+    wide = torch.zeros((4, 6))
+    wide[:, 0] = 1
+    wide[place, 5] = 1
+    with pytest.raises(InputError, match=rf"got \[1, 0, 0, 0, \.\.\.\] at sample {place} of 4"):
+        losses.cross_entropy(torch.zeros((4, 6)), wide)
+    with pytest.raises(InputError, match=rf"got \[1, 0, 0, 1\] at sample {place} of 4"):
+        losses.cross_entropy(torch.zeros((4, 4)), wide[:, [0, 1, 2, 5]])
+
+
+def test_counts_of_classes_begin_at_one(logits):
+    assert torch.isfinite(losses.class_balanced(logits, LABELS, class_counts=[1, 1, 1])).all()
+    for counts, bad in (([0.999, 2, 3], "0.999 for class 0"), ([2, 2, -1], "-1 for class 2")):
+        with pytest.raises(InputError, match=f"class_counts must be at least 1, got {bad}; merge it"):
+            losses.class_balanced(logits, LABELS, class_counts=counts)
+
+
+@pytest.mark.parametrize("weights", [[1.0, 1.0, -1e-9], [[1.0, 2.0, 3.0]], [float("nan"), 1, 1]])
+def test_class_weights_that_cannot_weigh_are_refused(weights, logits):
+    with pytest.raises(InputError, match="class_weights must be one finite number >= 0 per class"):
+        losses.cross_entropy(logits, LABELS, class_weights=weights)
+    none = losses.create("cross_entropy", class_weights=[0, 0, 0])(logits, LABELS)
+    assert none == 0
+    whole = losses.create("cross_entropy", class_weights=[2, 0, 1])(logits, LABELS)
+    each = losses.cross_entropy(logits, LABELS)
+    torch.testing.assert_close(whole, (2 * each[0] + each[2]) / 3)
+
+
+@pytest.mark.parametrize("small", [True, False])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32])
+def test_labels_of_few_bits_are_class_indices_too(dtype, small, logits, monkeypatch):
+    if not small:
+        monkeypatch.setattr("confide.simplex.statistics.SMALL", 0)
+    for word in losses.names():
+        found, wanted = (
+            getattr(losses, word)(logits, own, **NEEDS.get(word, {})) for own in (LABELS.to(dtype), LABELS)
+        )
+        assert torch.equal(found, wanted), word

@@ -268,3 +268,10 @@ def test_ids_are_positions_in_the_training_set(ids, fits):
     assert len(grows.counts) == 7
     with pytest.raises(InputError, match="got -1 to 6"):
         grows(logits, labels, ids=torch.tensor([-1, 6]))
+
+
+@pytest.mark.parametrize("counts", [(3, 0), (-1, 2), (3,), (1, 2, 3), None])
+def test_an_adjustment_needs_a_positive_count_for_every_group(counts):
+    with pytest.raises(InputError, match="needs group_counts: 2 positive numbers, one per group"):
+        losses.create("group_dro", adjustment=1.0, group_counts=counts)
+    assert losses.create("group_dro", adjustment=1.0, group_counts=(1, 4)).shift.tolist() == [1.0, 0.5]

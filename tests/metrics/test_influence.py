@@ -12,7 +12,7 @@ from confide import Predictions, metrics
 from confide.metrics import classwise_calibration, influence
 from confide.metrics.base import METRICS
 from confide.metrics.calibration import Binned
-from confide.metrics.influence import spread_of
+from confide.metrics.influence import Influence, spread_of
 from confide.metrics.resampling import bootstrap
 from confide.metrics.view import Design, MetricSamples, View, metric_samples
 
@@ -165,3 +165,77 @@ def test_ties_that_an_equal_mass_bin_parts_move_it_as_in_the_order_given():
         first, second = (part.sums(getattr(part, values)) for part in sums)
         np.testing.assert_allclose(first, second, atol=1e-9)
     assert list(packed.parted_ties(packed.positions("mass", 7, "right")))
+
+
+def freedom_by_hand(of_errors, rest, errors, right):
+    return (of_errors + rest) ** 2 / (of_errors**2 / max(errors - 1, 0.5) + rest**2 / max(right - 1, 0.5))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 8])
+def test_the_spread_of_a_mean_of_samples_drawn_alike_is_that_of_the_formula(n):
+    psi, wrong = np.random.default_rng(n).normal(size=n), np.arange(n) % 3 == 0
+    variance = float((psi**2).mean()) / max(n - 1, 1)
+    plain = spread_of(Influence(psi, noise=0.25), Design())
+    assert (plain.variance, plain.freedom, plain.units) == pytest.approx((variance + 0.25, max(n - 1, 1), n))
+    kinds = spread_of(Influence(psi, share=np.full(n, 1 / n), counts=(n, 0)), Design())
+    assert (kinds.variance, kinds.freedom, kinds.units) == pytest.approx((variance, max(n - 1, 1), n))
+    few = spread_of(Influence(psi, errors=wrong), Design())
+    parts = (psi[wrong] ** 2).sum() / n, (psi[~wrong] ** 2).sum() / n, wrong.sum(), (~wrong).sum()
+    assert (few.variance, few.freedom) == pytest.approx((variance, freedom_by_hand(*parts)))
+    # Without a spread at all there is nothing to share out between errors and right samples.
+    assert spread_of(Influence(np.zeros(n), errors=wrong), Design()).freedom == max(n - 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("strata", "clusters", "weights"),
+    [
+        ([0, 0, 0, 1, 1, 1, 1], None, None),
+        ([0, 0, 0, 0, 0, 0, 1], None, None),  # a part of one sample has no spread of its own
+        (None, [0, 0, 1, 1, 2, 2, 2], None),
+        (None, [5, 5, 5, 5, 5, 5, 9], None),
+        (None, None, [1, 1, 1, 1, 1, 1, 3]),
+        ([0, 0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 2, 3, 3], [1, 2, 3, 4, 3, 2, 1]),
+    ],
+)
+@pytest.mark.parametrize("counted", [False, True])
+def test_the_spread_of_parts_units_and_weights_is_that_of_the_formula(strata, clusters, weights, counted):
+    psi = np.random.default_rng(1).normal(size=7)
+    wrong = np.array([True, False, False, True, False, True, False])
+    share = np.full(7, 1 / 7) if weights is None else np.array(weights) / sum(weights)
+    unit = np.arange(7) if clusters is None else np.array(clusters)
+    part = np.zeros(7, dtype=int) if strata is None else np.array(strata)
+    whole, variance, free = {}, 0.0, 0
+    for stratum in set(part.tolist()):
+        sums = {k: float((psi * share)[unit == k].sum()) for k in set(unit[part == stratum].tolist())}
+        m, values = len(sums), np.array(list(sums.values()))
+        variance += m / max(m - 1, 1) * float(((values - values.mean()) ** 2).sum())
+        free, whole = free + m - 1, whole | sums
+    masses = np.array([share[unit == k].sum() for k in whole])
+    worth = 1 / float((masses**2).sum()) if weights is not None else len(whole) if clusters is not None else math.inf
+    freedom = max(min(free, worth - 1), 1)
+    if counted:
+        hit = {k: bool(wrong[unit == k].any()) for k in whole}
+        of_errors, rest = (sum(v**2 for k, v in whole.items() if hit[k] == side) for side in (True, False))
+        freedom = min(freedom, freedom_by_hand(of_errors, rest, sum(hit.values()), len(hit) - sum(hit.values())))
+    to_array = {"strata": part if strata else None, "clusters": unit if clusters else None}
+    design = Design(None if weights is None else 7 * share, **to_array)
+    found = spread_of(Influence(psi, errors=wrong if counted else None, noise=0.5), design)
+    assert found.variance == pytest.approx(variance + 0.5)
+    assert found.freedom == pytest.approx(freedom)
+    assert found.units == pytest.approx(min(7.0, worth))
+
+
+@pytest.mark.parametrize("n", [1, 4, 5, 8, 9])
+def test_influence_made_some_samples_at_a_time_is_that_of_all_at_once(n, monkeypatch):
+    values = np.random.default_rng(0).normal(size=n)
+    monkeypatch.setattr(influence, "MANY_SAMPLES", 4)
+    asked = []
+    parts = influence.PartedInfluence.of(lambda rows: asked.append(rows) or values[rows], n, noise=0.5)
+    whole = Influence(values, noise=0.5)
+    assert isinstance(parts, influence.PartedInfluence) == (n > 4)
+    assert parts.n == n
+    assert parts.squares == pytest.approx(whole.squares)
+    assert max(rows.stop - rows.start for rows in asked) <= 4
+    clusters = Design(clusters=np.arange(n) // 2)
+    for design in (Design(), clusters):
+        assert vars(spread_of(parts, design)) == pytest.approx(vars(spread_of(whole, design)))

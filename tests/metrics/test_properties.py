@@ -10,8 +10,8 @@ from hypothesis import given, settings, strategies as st
 
 from confide import Predictions, metrics
 from confide.metrics import METRICS
-from confide.metrics.calibration import Binned
-from confide.metrics.view import Design, View, metric_samples
+from confide.metrics.calibration import Binned, cosines
+from confide.metrics.view import Design, View, harmonic, metric_samples
 from confide.numerics.binning import calibration_error
 
 RANKING = ("aurc", "eaurc", "augrc", "auroc", "aupr_success", "aupr_error", "fpr95", "halving_rejection")
@@ -260,3 +260,20 @@ def test_the_calibration_error_of_arrays_is_that_of_the_metric(binning, bins):
     confidence, correct = record.facts.confidence.double().numpy(), record.facts.correct.numpy()
     expected = float(metrics.ece(record, bins=bins, binning=binning))
     assert calibration_error(confidence, correct, bins, binning) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(("score", "corner"), [([0.5, 0.5, 0.5], 1.0), ([0.9, 0.9, 0.1], 1.0), ([0.1, 0.9, 0.9], 0.0)])
+def test_scores_that_are_all_equal_have_a_corner_of_the_curve_too(score, corner):
+    """The curve of one segment ends in a traceback no more; of two, its middle is a corner."""
+    predictions = Predictions.from_pairs([0, 1, 1], score)
+    assert metrics.fpr95(predictions, form="corner").value == corner
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 9])
+def test_harmonic_sums_and_cosines_of_a_grid_are_those_of_their_definition(n):
+    assert harmonic.__wrapped__(n).tolist() == pytest.approx(
+        [sum(1 / j for j in range(1, k + 1)) for k in range(n + 1)]
+    )
+    places = (0, 1, 3, 8)
+    wanted = [[math.cos(math.pi * k * j / 8) for j in places] for k in range(n)]
+    assert cosines.__wrapped__(n, 8, places).tolist() == [pytest.approx(row, abs=1e-12) for row in wanted]

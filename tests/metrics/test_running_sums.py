@@ -6,10 +6,13 @@ from importlib import import_module
 
 import numpy as np
 import pytest
+import torch
 
 import confide
+from confide.facts import facts_of
 from confide.metrics import view
 from confide.metrics.calibration import Smoother
+from confide.metrics.classwise_calibration import energies
 from confide.metrics.view import FROM_SERIES, RunningSums, harmonic, harmonic_at
 
 
@@ -39,13 +42,12 @@ def test_a_smoothed_curve_at_some_points_is_the_curve_there(width: float) -> Non
     assert np.allclose(smoother.at(places, width), smoother.curve(width)[:, places], rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_a_metric_of_many_samples_made_part_by_part_is_the_same(
-    weighted: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("kind", ["plain", "tied", "weighted"])
+def test_a_metric_of_many_samples_made_part_by_part_is_the_same(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     logits, labels = rng.normal(size=(2000, 5)) * 2, rng.integers(0, 5, 2000)
-    weights = rng.random(2000) if weighted else None
+    logits = logits.round() if kind == "tied" else logits
+    weights = rng.random(2000) if kind == "weighted" else None
 
     def rows() -> list[tuple[object, ...]]:
         evaluation = confide.evaluate(confide.Predictions(logits, labels, weights=weights), seed=3)
@@ -59,3 +61,20 @@ def test_a_metric_of_many_samples_made_part_by_part_is_the_same(
         assert np.allclose(
             np.array(one[3:], dtype=float), np.array(other[3:], dtype=float), rtol=1e-9, atol=1e-12, equal_nan=True
         ), one[:3]
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.float64])
+def test_the_core_facts_tell_the_energy(kind: torch.dtype) -> None:
+    logits = (3 * torch.randn(50, 4, generator=torch.Generator().manual_seed(0))).to(kind)
+    core, every = (facts_of(logits, None, core=core) for core in (True, False))
+    assert core.energy is None
+    found = energies(logits[10:30], core, slice(10, 30))
+    assert every.energy is not None
+    assert torch.allclose(found, every.energy[10:30], rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_many_samples_take_little_memory_beside_their_logits() -> None:
+    from benchmarks.speed.metrics import extra_memory
+
+    assert extra_memory(4_000_000, 10, "default") < 1.7 * 160

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.special import expit, logit
 
 import confide
 from confide.checks import InputError
-from confide.monitor.estimates import WatchBatch, WatchReference
+from confide.monitor.estimates import AccuracyEstimate, WatchBatch, WatchReference
 
 
 def drawn(rng, n: int, *, spread: float = 2.0, noise: float = 0.0, difficulty: bool = False) -> confide.Predictions:
@@ -73,6 +74,35 @@ def test_the_regression_on_shifted_cells_leads_and_covers_new_ones():
         assert abs(estimate.value - accuracy(batch)) < 0.08
         covered += estimate.low <= accuracy(batch) <= estimate.high
     assert covered >= 16
+
+
+@pytest.mark.parametrize("move", [-1.0, -0.4, 0.0, 0.6])
+def test_the_ece_without_labels_is_that_with_labels_where_all_chances_moved_alike(move):
+    rng = np.random.default_rng(7)
+    confidence = rng.beta(5, 1.2, 40_000)
+    right = rng.random(40_000) < expit(logit(confidence) + move)
+    reference = WatchReference.of(confide.Predictions.from_pairs(rng.random(40_000) < confidence, confidence))
+    batch = WatchBatch(confidence)
+    known = AccuracyEstimate("labels", right.mean(), right.mean() - 0.01, right.mean() + 0.01)
+    found = reference.calibration_error(batch, known)
+    truth = float(confide.metrics.debiased_ece(confide.Predictions.from_pairs(right, confidence), norm=1))
+    assert found.value == pytest.approx(truth, abs=0.004)
+    assert found.low <= found.value <= found.high
+    # As wide as the accuracy's, and from 0 on where that holds the confidence.
+    assert found.high - found.low == pytest.approx(0.02 if move else found.high, abs=1e-3)
+    assert found.low == pytest.approx(0.0, abs=1e-3) or move
+
+
+def test_the_ece_without_labels_knows_what_difficulty_tells_of_the_reference():
+    """Two fifths of the labels are noise, in the reference too, and difficulty tells which."""
+    rng = np.random.default_rng(8)
+    reference = WatchReference.of(drawn(rng, 4000, noise=0.4, difficulty=True))
+    batch = drawn(rng, 4000, noise=0.4, difficulty=True)
+    found = reference.calibration_error(WatchBatch.of(batch), reference.estimates(WatchBatch.of(batch))[0])
+    truth = float(confide.metrics.debiased_ece(batch, norm=1))
+    assert truth > 0.15
+    assert found.value == pytest.approx(truth, abs=0.03)
+    assert found.low < truth < found.high
 
 
 def test_other_class_shares_are_not_taken_for_hardness():

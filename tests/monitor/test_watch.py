@@ -51,8 +51,8 @@ def test_a_watch_is_rebuilt_from_its_file_alone(watch):
 def test_every_digit_of_a_batch_is_in_the_file(tmp_path):
     confidence = np.array([0.0, 1.0, 1 / 3, 5e-324, 1e-9, 0.1 + 0.2, np.nextafter(1, 0)])
     difficulty = np.array([-0.0, 1e30, -1e-30, 7, 2**24 + 1, 0.1, -3], dtype=np.float32)
-    reference = confide.Predictions.from_pairs(np.arange(7) % 2, confidence).with_column("difficulty", difficulty)
-    watch = Monitor(reference, file=tmp_path / "watch.jsonl")
+    known = confide.Predictions.from_pairs(np.arange(56) % 2, np.tile(confidence, 8))
+    watch = Monitor(known.with_column("difficulty", np.tile(difficulty, 8)), file=tmp_path / "watch.jsonl")
     watch.update(confide.Predictions.from_pairs(None, confidence).with_column("difficulty", difficulty))
     own = json.loads(watch.file.read_text().splitlines()[1])["predictions"]
     assert own["confidence"] == confidence.tolist()

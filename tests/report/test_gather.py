@@ -121,4 +121,4 @@ def test_runs_on_different_samples_are_said_not_to_compare(tmp_path):
     found = gather([tmp_path / "a.json", tmp_path / "b.json"])
     assert "different samples (100 in a, 200 in b)" in found.warnings[1]
     assert "the same samples" not in render_report(found)
-    assert "Two models, 2 runs." in render_report(found)
+    assert "Two models, two runs." in render_report(found)

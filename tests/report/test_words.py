@@ -7,7 +7,7 @@ import pytest
 from confide.metrics import METRICS, explain, table_words
 from confide.report import render_report
 from confide.report.view import EvaluationView
-from confide.report.words import fixed, percent, shorten, text_letters, with_unit
+from confide.report.words import fixed, p_value, percent, shorten, text_letters, with_unit
 from confide.results import About, Curve, Evaluation, Measurement
 
 
@@ -109,4 +109,16 @@ def test_names_are_shortened_by_how_wide_their_letters_are():
     assert shorten("高精度画像認識", 80) == "高精度画像…"  # twice as wide as Latin letters
     assert shorten("हिन्दी", 32) == "हिन्दी"  # six signs, two of them marks above or below another
     assert text_letters("高a") == 3
+    assert len(shorten("W" * 40, 130)) < len(shorten("A" * 40, 130)) < len(shorten("a" * 40, 130))
     assert shorten("", 80) == ""
+
+
+def test_a_p_that_rejects_is_not_written_as_one_that_does_not():
+    assert [p_value(p) for p in (0.18, 0.0496, 0.04999, 0.05, 0.0494, 0.0003)] == [
+        "0.18",
+        "0.0496",
+        "0.0499",
+        "0.050",
+        "0.049",
+        "< 0.001",
+    ]

@@ -12,7 +12,9 @@ import torch
 import confide
 from confide import Predictions, sets
 from confide.checks import InputError, OptionError
+from confide.results import GroupCoverage
 from confide.sets.base import SetGroup, _whole, fewest_samples, quantile_rank, sample_draws
+from confide.sets.coverage import _judged
 
 OPTIONS = {"raps": {"penalty": 0.05, "k_reg": 2}, "saps": {"weight": 0.1}}
 
@@ -392,3 +394,15 @@ def test_a_promise_next_to_one_is_answered_at_once():
     for coverage in (1e-9, 0.1, 0.5, 0.55, 0.9, 0.95, 2 / 3, 0.999):
         found = next(n for n in range(1, 2000) if quantile_rank(n, coverage) <= n)
         assert fewest_samples(coverage) == found
+
+
+@pytest.mark.parametrize(("n", "coverage", "chance"), [(9, 0.8, 0.2), (9, 0.9, 0.1), (4, 0.5, 0.4), (19, 0.9, 0.1)])
+def test_a_promise_is_broken_where_so_few_covered_are_rarer_than_the_level(n, coverage, chance):
+    """Of one sample: the next score exceeds the k-th of n with probability 1 - k / (n + 1)."""
+    missed = GroupCoverage("all", "all", 1, 1.0, 0, promised=True)
+    group = SetGroup("all", n, 0.5)
+    for level, broken in ((chance * (1 - 1e-9), False), (chance * (1 + 1e-9), True)):
+        assert _judged(missed, group, coverage, level).broken == broken
+    for untold in (replace(missed, covered=None), replace(missed, promised=False)):
+        assert _judged(untold, group, coverage, 1.0) == untold
+    assert _judged(missed, "all", coverage, 1.0) == missed

@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from confide.report.draw import (
     PHONE,
+    WIDE,
     Canvas,
     Empty,
     Figure,
@@ -93,8 +94,6 @@ def chosen_on(view: EvaluationView) -> str:
 
 
 # The section: risk-coverage curves with a point to drag.
-
-WIDE = 600
 
 
 @dataclass(frozen=True)
@@ -268,7 +267,7 @@ def _figure(view: EvaluationView, curves: list[Curve], top: list[float], start: 
     )
     halving = view.find("halving_rejection", stage=focus.stage)
     title = "Error rate by accepted share"
-    if halving:
+    if halving and view.halves(halving):
         title = f"Setting aside {share_words(halving.value, view.unit)} halves the error rate"
     band = "; band: 95 % interval of the model in focus" if "risk_low" in focus.columns else ""
     band += "; bands: all seeds" if any(_seed_band(curve) for curve in curves) else ""
@@ -323,8 +322,8 @@ def _draw(view: EvaluationView, curves: list[Curve], top: list[float], start: St
         columns, step = curve.columns, max(1, len(curve.columns["risk"]) // 25)
         whose = f"{curve.model}, " if len(curves) > 1 else ""
         for c, r, t in list(zip(columns["coverage"], columns["risk"], columns["threshold"], strict=True))[::step]:
-            told = f"{whose}{percent(c, 1)} accepted, confidence {fixed(t, 3)} and above: {percent(r, 1)} wrong"
-            canvas.value(x(c), y.clip(100 * r), told)
+            text = f"{whose}{percent(c, 1)} accepted, confidence {fixed(t, 3)} and above: {percent(r, 1)} wrong"
+            canvas.value(x(c), y.clip(100 * r), text)
     _key(canvas, view, curves, 36, 6)
     _perfect(canvas, focus["risk"][-1], x, y)
     canvas.line(36, 6 + 17 * len(curves), 56, 6 + 17 * len(curves), "ref")

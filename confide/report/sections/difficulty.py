@@ -21,7 +21,7 @@ from confide.report.draw import (
 )
 from confide.report.view import EvaluationView
 from confide.report.words import between, count, fixed, percent, shorten, tip
-from confide.results import Curve, Sample
+from confide.results import Curve, DifficultyInfo, Sample
 
 # Drawings: how difficulty is spread over the samples, and the error rate by group of it.
 
@@ -69,8 +69,8 @@ def _histogram(view: EvaluationView, curve: Curve, bands: list[tuple[float, floa
     for a, b, c in zip(low, high, counts, strict=True):
         canvas.bars([(x(a) + 0.4, y(c), max(x(b) - x(a) - 0.8, 0.6), 196 - y(c))], _shade(bands, 0.5 * (a + b)))
         span = bin_range(a, b, "left" if b < high[-1] else "both")
-        told = f"{fixed(a, 2)} to {fixed(b, 2)}: n = {count(c)}"
-        canvas.value(x(0.5 * (a + b)), y(c), told, {**view.explorer_filters(), "difficulty": span})
+        text = f"{fixed(a, 2)} to {fixed(b, 2)}: n = {count(c)}"
+        canvas.value(x(0.5 * (a + b)), y(c), text, {**view.explorer_filters(), "difficulty": span})
     canvas.line(10, 196, PHONE - 10, 196, "ax")
     canvas.ticks_x(x, marks, 212)
     canvas.text(10, 228, "← easier", "l")
@@ -242,6 +242,15 @@ class DifficultySection:
         return self.figures
 
 
+def _note(info: DifficultyInfo | None) -> str:
+    """What the score is made from, and what it is for."""
+    origin = ""
+    if info is not None and info.source == "features":
+        made_from = {True: ": it comes from features and the label", False: ": it comes from features alone", None: ""}
+        origin = f"The score never sees the model{made_from[info.looks_at_labels]}. "
+    return origin + "Where it foretells errors, it can weight training or choose what to check by hand."
+
+
 def difficulty_section(view: EvaluationView) -> DifficultySection:
     """Charts and galleries of difficulty, or what is missing."""
     figures = tuple(f for f in (distribution(view), error_by_difficulty(view)) if f)
@@ -252,15 +261,13 @@ def difficulty_section(view: EvaluationView) -> DifficultySection:
         return DifficultySection(
             empty=Empty("No difficulty scores", why, "confide score DATA --split test -o scores.parquet")
         )
-    from_features = view.evaluation.difficulty is not None and view.evaluation.difficulty.source == "features"
     return DifficultySection(
         figures,
         rows[:MOST_CLASSES],
         max(0, len(rows) - MOST_CLASSES),
         tuple(_picture(view, s) for s in suspects[:SUSPECTS]),
         len(suspects),
-        ("The score never sees the model: it comes from features alone. " if from_features else "")
-        + "Where it foretells errors, it can weight training or choose what to check by hand.",
+        _note(view.evaluation.difficulty),
         any(s.text and not s.picture for s in view.evaluation.samples),
         explorer_query({**view.explorer_filters(), "verdict": "wrong label"}),
     )

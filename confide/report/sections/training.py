@@ -54,13 +54,13 @@ def training_section(view: EvaluationView) -> TrainingSection:
     curves = [c for c in view.curves("training") if "epoch" in c.columns]
     gammas = tuple(_gammas(c) for c in view.curves("gammas") if len(c.columns) > 1)
     if not (curves or gammas):
-        why = view.why_missing("training") or "The predictions came from outside, so there is no training log."
+        why = view.why_missing("training") or "This evaluation holds no training log."
         return TrainingSection(empty=Empty("No training log", why, "confide train DATA --loss focal --out runs/mine"))
     logged = (name for c in curves for name in c.columns if not name.endswith((*SEED_BAND, BY_CHANCE)))
     names = dict.fromkeys(name for name in logged if name not in NOT_SHOWN)
     order = sorted(names, key=lambda n: ORDER.index(n) if n in ORDER else len(ORDER))
     panels = tuple(f for name in order if (f := _panel(view, curves, name)))[:MOST_PANELS]
-    models = tuple((m, view.colour(m)) for m in dict.fromkeys(c.model for c in curves))
+    models = tuple((m, view.colour(m)) for m in dict.fromkeys(c.model for c in curves) if m in view.drawn)
     return TrainingSection(models, panels, gammas)
 
 
@@ -94,8 +94,11 @@ def _panel(view: EvaluationView, curves: list[Curve], name: str) -> Figure | Non
         for epoch, value in line.points:
             level = [fixed(chance.get(epoch, math.nan), digits)] if info.kind == "calibration" else []
             rows.append([line.model, f"{epoch:g}", fixed(value, digits), *level])
-    first, last = (fixed(lines[0].points[k][1], digits) for k in (0, -1))
-    alt = f"{title} by epoch: {lines[0].model} goes from {first} to {last}."
+    drawn = [line for line in lines if line.model in view.drawn]  # the table has all
+    if not drawn:
+        return None
+    first, last = (fixed(drawn[0].points[k][1], digits) for k in (0, -1))
+    alt = f"{title} by epoch: {drawn[0].model} goes from {first} to {last}."
     start = "" if marks[0] == 0 else f"; axis starts at {marks[0]:g}"
     start += "; band: all seeds" if any(line.lowest for line in lines) else ""
     if info.kind == "calibration":
@@ -105,9 +108,9 @@ def _panel(view: EvaluationView, curves: list[Curve], name: str) -> Figure | Non
         name,
         title,
         (f"{unit} by epoch" if unit else "By epoch") + start,
-        _lines(view, lines, marks, digits, PHONE).render(alt),
+        _lines(view, drawn, marks, digits, PHONE).render(alt),
         table(heads, rows),
-        wide=_lines(view, lines, marks, digits, THIRD).render(alt),
+        wide=_lines(view, drawn, marks, digits, THIRD).render(alt),
         level=4,
     )
 

@@ -82,7 +82,7 @@ def _two_histograms(view: EvaluationView, curve: Curve) -> Canvas:
         marks = tops[name]
         floor += marks[-1] * unit + (0 if name == "right" else 46)
         scale = Scale(0, marks[-1], floor, floor - marks[-1] * unit)
-        canvas.grid_y(scale, marks, 34, PHONE - 12)
+        canvas.grid_y(scale, marks if marks[-1] * unit >= 14 else marks[:1], 34, PHONE - 12)
         spans = zip(curve.columns["low"], curve.columns["high"], shares[name], strict=True)
         canvas.bars([(x(a) + 0.5, scale(v), max(x(b) - x(a) - 1, 1), floor - scale(v)) for a, b, v in spans], colour)
         for a, b, v, number in zip(
