@@ -1,5 +1,6 @@
 import os
 import shutil
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -197,3 +198,19 @@ def test_texts_in_the_folders_of_20_newsgroups(tmp_path, where):
     assert len(dataset.train) + len(dataset.val) == 24
     assert "café" in dataset.test.inputs[0]
     assert str(dataset.test.ids[0]) == "20news-bydate-test/alt.atheism/50000"
+
+
+@pytest.mark.parametrize(
+    ("folders", "splits"),
+    [
+        (("any/news-train", "any/news-test"), {"news-train": "train", "news-test": "test"}),
+        (("any/old-train", "any/new-test"), {}),
+        (("any/news-train", "any/news-sport"), {}),
+        (("news/news-train", "news/sport"), {"news-train": "train"}),
+        (("any/train", "any/sport"), {"train": "train"}),
+    ],
+)
+def test_folders_are_splits_by_what_follows_a_beginning_that_all_share(tmp_path, folders, splits):
+    for name in folders:
+        (tmp_path / name).mkdir(parents=True)
+    assert import_module("confide.data.folder")._split_words(tmp_path / folders[0].split("/")[0]) == splits

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from confide.checks import InputError
-from confide.data import LazyImages, load_dataset
+from confide.data import LazyImages, load_dataset, tables
 
 
 @pytest.fixture
@@ -114,3 +114,12 @@ def test_bad_parquet_gets_one_line(tmp_path, two_files):
     (two_files / "classes.json").write_text("{}")
     with pytest.raises(InputError, match="must be a list of class names, got a dict"):
         load_dataset(two_files)
+
+
+@pytest.mark.parametrize("fields", [("path", "bytes"), ("bytes", "path"), ("bytes",)])
+def test_bytes_beside_their_paths_are_found_wherever_they_stand(encoded_image, fields):
+    rows = [{"path": f"folder/{i}.png", "bytes": encoded_image(i)} for i in range(3)]
+    column = pa.chunked_array([pa.array([{name: row[name] for name in fields} for row in rows])])
+    content, paths = tables._bytes_and_paths(column)
+    assert content.to_pylist() == [row["bytes"] for row in rows]
+    assert (paths and paths.to_pylist()) == ([row["path"] for row in rows] if "path" in fields else None)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
 
 from confide import models
 from confide.checks import InputError, OptionError
+from confide.models.base import Classifier
 
 CIFAR, IMAGENET = (3, 32, 32), (3, 224, 224)
 PUBLISHED = [
@@ -129,3 +131,13 @@ def test_what_fills_up_a_short_text_says_nothing() -> None:
     model = models.create("text_cnn", (9,), 2, vocabulary=5)
     vectors = next(part for part in model.modules() if isinstance(part, torch.nn.Embedding)).weight
     assert [bool(row.any()) for row in vectors] == [False, True, True, True, True]
+
+
+def test_logits_are_exact_in_use_and_as_quick_as_asked_for_in_training() -> None:
+    model = Classifier(nn.Linear(3, 4), nn.Linear(4, 2))
+    rows = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        dtypes = [model.train(training)(rows).dtype for training in (True, False)]
+    assert dtypes == [torch.bfloat16, torch.float32]
+    with torch.autocast("cpu", enabled=False):
+        assert model.double()(rows.double()).dtype == torch.float64

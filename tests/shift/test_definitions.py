@@ -12,6 +12,7 @@ from scipy import ndimage, stats
 from confide import shift
 from confide.random import Draws, sample_keys
 from confide.shift import digital
+from confide.shift.base import box_matrix
 from confide.shift.noise_and_blur import disk_kernel, wave_fronts, zoom_factors
 from confide.shift.weather import plasma
 
@@ -359,3 +360,11 @@ def test_the_cosines_of_a_block_are_orthonormal_and_begin_with_a_constant():
 def test_steps_of_a_quality_are_those_of_the_reference_coder(quality, first):
     """libjpeg: 5000 / q below 50, 200 - 2 q from there on, of a table that begins with 16."""
     assert digital._quantisation_steps.__wrapped__(False, quality).reshape(-1)[0] == first
+
+
+@pytest.mark.parametrize(("source", "target"), [(4, 2), (8, 4), (9, 3), (6, 4), (10, 4), (32, 8), (7, 3), (5, 5)])
+def test_a_box_takes_the_pixels_that_pillow_takes(source, target):
+    theirs = np.asarray(
+        Image.fromarray(np.eye(source, dtype=np.float32)).resize((source, target), Image.Resampling.BOX)
+    )
+    np.testing.assert_allclose(box_matrix.__wrapped__(source, target), theirs, atol=1e-6)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from confide.checks import InputError, OptionError
 from confide.files import formats
 from confide.losses import LOSSES
 from confide.records import Dataset, Scores, Split
-from confide.training import Settings, Trained, checkpoint, fit, penultimate, predict
+from confide.training import Settings, Trained, checkpoint, fit, loop, penultimate, predict
 from confide.training.loop import add_row
 from confide.training.objective import Objective, groups_of
 
@@ -313,3 +314,21 @@ def test_outputs_that_overflow_on_val_are_called_diverged_and_no_sample_is_blame
     few = replace(bars, splits={**bars.splits, "train": bars.split("train").take(np.arange(60))})
     with pytest.raises(InputError, match=r"a validation output became NaN or infinite at epoch 1.*lower the learning"):
         fit(few, settings)
+
+
+@pytest.mark.parametrize(
+    ("every", "val_feed", "steps"), [(3, "val", [3, 6, 9]), (1, "val", [*range(1, 10)]), (0, "val", []), (3, None, [])]
+)
+def test_a_loss_learns_inside_of_an_epoch_after_every_so_many_steps(
+    monkeypatch: pytest.MonkeyPatch, every: int, val_feed: str | None, steps: list[int]
+) -> None:
+    learned: list[int] = []
+    state = SimpleNamespace(step=0, objective=SimpleNamespace(loss=SimpleNamespace(update_every=every)))
+    run: Any = SimpleNamespace(state=state, order=SimpleNamespace(steps=10), val_feed=val_feed, feed=None)
+    monkeypatch.setattr(loop, "recompute_average_statistics", lambda *_: None)
+    monkeypatch.setattr(loop, "learn_from_validation", lambda run, *_, **__: learned.append(run.state.step))
+    monkeypatch.setattr(loop, "checkpoint_if_due", lambda _: None)
+    monkeypatch.setattr(loop, "_note", lambda _: "")
+    for _ in range(10):
+        loop.after_step(run, SimpleNamespace(step=lambda *_: None))  # type: ignore[arg-type]
+    assert learned == steps
