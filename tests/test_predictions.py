@@ -708,3 +708,13 @@ def test_a_table_of_one_probability_is_of_two_classes_and_one_of_maps_is_told_wh
     np.savez(tmp_path / "maps.npz", logits=np.zeros((2, 3, 4)), labels=np.zeros(2))
     with pytest.raises(InputError, match="must have outputs n x c, got 2 x 3 x 4; of segmented images make"):
         Predictions.load(tmp_path / "maps.npz")
+
+
+@pytest.mark.parametrize("columns", [8, 9])
+def test_a_table_without_predictions_is_told_by_its_first_eight_columns(columns, tmp_path):
+    names = [f"c{k}" for k in range(columns)]
+    (tmp_path / "odd.csv").write_text(",".join(names) + "\n" + ",".join("1" * columns) + "\n")
+    with pytest.raises(InputError) as refused:
+        Predictions.load(tmp_path / "odd.csv")
+    assert ", ".join(names[:8]) in str(refused.value)
+    assert "c8" not in str(refused.value)

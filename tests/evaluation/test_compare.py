@@ -5,11 +5,13 @@ import math
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 import confide
 from confide import Predictions, metrics
 from confide.checks import InputError
-from confide.evaluation.compare import drawn_test, holm
+from confide.evaluation.compare import drawn_test, holm, student_tail
+from confide.metrics.influence import Spread
 from confide.results import ComparedRow
 
 
@@ -124,3 +126,17 @@ def test_a_change_of_scale_does_not_hide_a_better_ranking():
     other = p_of(confide.compare(said(noisy, 1.0), said(signal, 0.01), metrics=["auroc"], resamples=200))
     assert same < 0.01
     assert other == pytest.approx(same, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("difference", "variance", "p"), [(0.1, 0.0, 1.0), (0.0, 1.0, 1.0), (0.0, 0.0, 1.0), (0.1, 1e-30, 0.0)]
+)
+def test_a_difference_that_nothing_varies_is_not_tested(difference, variance, p):
+    assert student_tail(difference, Spread(variance, 7.0, 8.0)) == pytest.approx(p, abs=1e-12)
+
+
+@pytest.mark.parametrize("freedom", [1.0, 3.0, 12.0, 400.0])
+def test_the_tail_of_a_difference_is_that_of_student(freedom):
+    for deviations in (0.1, 1.0, 2.5, 6.0):
+        found = student_tail(-deviations * 0.2, Spread(0.04, freedom, 9.0))
+        assert found == pytest.approx(2 * stats.t.sf(deviations, freedom), rel=0.25 if freedom < 2 else 0.05)

@@ -286,3 +286,12 @@ def test_files_of_the_page_begin_with_those_of_the_report_where_they_share_them(
         assert server.asset(name).status_code == 200
     assert {name for name in server.SHARED if name in server.ASSETS} == set(server.SHARED)
     assert server.asset("../queries.py").status_code == 404
+
+
+def test_the_classes_of_a_raw_sample_stand_beside_those_of_the_calibrator_that_the_explorer_opens_with(client):
+    shown = {stage: client.get("sample", row=0, stage=stage)["top"] for stage in ("raw", "temperature", "vector")}
+    assert {stage: top["stage"] for stage, top in shown.items()} == {
+        "raw": "temperature",
+        "temperature": "temperature",
+        "vector": "vector",
+    }

@@ -13,6 +13,7 @@ import torch
 
 from confide import losses, penalties
 from confide.checks import InputError, OptionError
+from confide.losses import base
 
 NEEDS = {
     "difficulty_entropy": {"weights": torch.rand(4)},
@@ -325,3 +326,14 @@ def test_labels_of_few_bits_are_class_indices_too(dtype, small, logits, monkeypa
             getattr(losses, word)(logits, own, **NEEDS.get(word, {})) for own in (LABELS.to(dtype), LABELS)
         )
         assert torch.equal(found, wanted), word
+
+
+def test_a_loss_as_a_function_doubts_probabilities_at_its_first_call_alone():
+    focal = base._with_checks(losses.LOSSES.get("focal"))
+    probs = torch.tensor([[0.7, 0.2, 0.1], [0.2, 0.5, 0.3], [0.3, 0.3, 0.4], [0.1, 0.8, 0.1]])
+    with pytest.warns(UserWarning, match="loss 'focal' takes logits"):
+        focal(probs, LABELS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        focal(probs, LABELS)
+        base._with_checks(losses.LOSSES.get("focal"))(probs.log(), LABELS)

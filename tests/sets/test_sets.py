@@ -15,6 +15,7 @@ from confide.checks import InputError, OptionError
 from confide.results import GroupCoverage
 from confide.sets.base import SetGroup, _whole, fewest_samples, quantile_rank, sample_draws
 from confide.sets.coverage import _judged
+from confide.sets.fitting import _unreachable
 
 OPTIONS = {"raps": {"penalty": 0.05, "k_reg": 2}, "saps": {"weight": 0.1}}
 
@@ -406,3 +407,15 @@ def test_a_promise_is_broken_where_so_few_covered_are_rarer_than_the_level(n, co
     for untold in (replace(missed, covered=None), replace(missed, promised=False)):
         assert _judged(untold, group, coverage, 1.0) == untold
     assert _judged(missed, "all", coverage, 1.0) == missed
+
+
+@pytest.mark.parametrize(("short", "more"), [(1, False), (5, False), (6, True)])
+def test_groups_without_a_threshold_are_named_up_to_five(short, more):
+    groups = [SetGroup(f"g{k}", k, None if k < short else 0.5) for k in range(8)]
+    (told,) = _unreachable(groups, 0.9)
+    assert told.startswith(f"{short} of 8 groups have fewer than the 9 samples that a promise of 0.9 takes")
+    assert told.endswith(", ...") == more
+    assert told.count("(") == min(short, 5)
+    assert _unreachable(groups[short:], 0.9) == []
+    (alone,) = _unreachable([SetGroup("all", 8, None)], 0.9)
+    assert alone.startswith("no threshold can promise 0.9 from 8 samples, so every set holds all classes; it takes")
