@@ -7,6 +7,9 @@ import time
 from types import TracebackType
 from typing import Any
 
+ENGINES = ("local", "ray")
+"""Who does long work on shards: processes here, or a cluster. It stands here since `--help` loads no arrays."""
+
 
 class Progress:
     """`with Progress("train", total) as progress: progress.step(1, note)`; silent when quick or not wanted."""

@@ -30,7 +30,7 @@ from confide.difficulty.from_features import GaussianDifficulty
 from confide.features.extraction import weights_digest
 from confide.files import disk, formats
 from confide.numerics.gaussians import Moments, fourth_moment, gaussians_from, moments_of
-from confide.progress import Progress
+from confide.progress import ENGINES, Progress
 from confide.records import Split, default_ids
 from confide.types import JsonObject, Options
 
@@ -40,8 +40,6 @@ Payload = TypeVar("Payload")
 Answer = TypeVar("Answer")
 
 # Jobs: independent pieces of work, each a function with the record that it is called with, run by several processes.
-
-ENGINES = ("local", "ray")
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ import numpy as np
 
 from benchmarks.lib import titles
 from benchmarks.lib.grid import METHODS
-from benchmarks.lib.items import CHANCE, LEARNT
 from benchmarks.lib.values import paired
 from confide import files
 from confide.results import LEVEL
@@ -171,17 +170,6 @@ def sentence(points: Sequence[Point], name: str = f"The recipe `{OWN}`") -> str:
     outcome = "misses its target" if by_state[MISSED] else "has not shown its target yet"
     parts = [f"{state}: {'; '.join(targets)}" for state, targets in by_state.items() if targets]
     return f"{name} {outcome} on CIFAR-10. {'. '.join(part[0].upper() + part[1:] for part in parts)}."
-
-
-def not_learnt(cells: Cells, dataset: str = "cifar10") -> list[str]:
-    """A line per method of the main table of which some seeds ended at chance."""
-    sentences = []
-    for name, some in ((method.name, cells[method.name]) for method in METHODS if method.name in cells):
-        least = LEARNT * CHANCE[dataset]
-        lost = [cell for cell in some.values() if cell["validation"]["raw"]["accuracy"] < least]
-        if lost:
-            sentences.append(f"`{name}` did not learn with {len(lost)} of {len(some)} seeds and stays in the table")
-    return sentences
 
 
 def together_of(tables: Path, method: str = OWN) -> float:

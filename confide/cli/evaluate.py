@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from confide.cli.shared import (
-    ENGINES,
     NOT_KEPT,
     PRIOR,
     WEIGHTS,
@@ -24,7 +23,7 @@ from confide.cli.shared import (
     refuse_flags,
     text_table,
 )
-from confide.progress import Progress
+from confide.progress import ENGINES, Progress
 
 if TYPE_CHECKING:
     from confide.results import Evaluation, Expectation, Measurement

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from confide.progress import ENGINES
+
 if TYPE_CHECKING:
     from confide.pipeline import Workers
     from confide.predictions import Predictions
@@ -115,8 +117,6 @@ def print_json(value: Any) -> None:
 
 
 # Folders of shards, and who reads them.
-
-ENGINES = ("local", "ray")
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:

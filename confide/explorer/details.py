@@ -20,7 +20,7 @@ from PIL import Image, ImageOps
 from confide.block_sizes import MEMORY, rows_in
 from confide.checks import InputError, MissingExtra, OptionError
 from confide.data.images import LazyImages, as_picture, picture_bytes
-from confide.explorer.layout import RAW, DataSource, Layout, Missing
+from confide.explorer.layout import DataSource, Layout, Missing
 from confide.explorer.queries import Query, SampleDatabase
 from confide.explorer.samples import (
     Column,
@@ -35,6 +35,7 @@ from confide.explorer.tags import TAG_KINDS, SampleTag
 from confide.files import formats
 from confide.files.formats import reading
 from confide.records import Dataset, Features, Split
+from confide.results import RAW
 
 if TYPE_CHECKING:
     from confide.difficulty.from_features import DistanceParts, GaussianDifficulty
@@ -565,8 +566,7 @@ class History:
         )
 
     def close(self) -> None:
-        """Let go of the database."""
-        self._connection.close()
+        """Let go of the database, which a call that still runs keeps until then."""
         del self._connection
 
     def _place(self, model: str, split: str, row: int) -> int | None:

@@ -11,12 +11,12 @@ from confide.checks import InputError
 from confide.files import formats
 from confide.files.columns import column_roles
 from confide.files.formats import reading
+from confide.results import RAW
 from confide.store import DataNote, Manifest, RunPaths, read_manifest, seed_name
 from confide.types import JsonObject, Options
 
 SPLIT_ORDER = ("test", "val", "promise", "train")
 """Splits in the order they are shown: what a model is judged on comes first."""
-RAW = "raw"
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from confide.checks import InputError, did_you_mean, number_of_digits
-from confide.explorer.layout import RAW, Layout
+from confide.explorer.layout import Layout
 from confide.explorer.marks import TagMarks
 from confide.explorer.samples import Column, SampleTable, model_table, number_column
 from confide.explorer.tags import TAG_KINDS
+from confide.results import RAW
 from confide.types import Flags, Floats, Indices
 
 # The samples in DuckDB: one table, one more for every model and stage that was looked at, and one of tags.
@@ -128,9 +129,8 @@ class SampleDatabase:
         return np.ma.filled(next(iter(columns.values())), 0)
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Let go of the database; a call that still runs keeps it until then, and DuckDB would refuse to close it."""
         with self._opening:
-            self._connection.close()
             del self._connection
 
     def values(self, column: Column) -> Floats:

@@ -23,13 +23,14 @@ from torch import Tensor
 
 from confide.block_sizes import MEMORY, rows_in
 from confide.checks import InputError
-from confide.explorer.layout import RAW, Layout
+from confide.explorer.layout import Layout
 from confide.facts import Facts, FactsBuilder
 from confide.files import formats
 from confide.files.columns import ID_COLUMNS, LABEL_COLUMNS, class_indices_of, column_roles, names_in
 from confide.files.formats import reading
 from confide.predictions import Predictions, predictions_from_columns
 from confide.records import Features, Scores, extractor_options, rows_of
+from confide.results import RAW
 from confide.types import JsonObject, Options
 
 if TYPE_CHECKING:
@@ -62,6 +63,11 @@ class Column:
     low: float = 0.0
     high: float = 1.0
     table: str = "samples"
+
+    @property
+    def inside(self) -> str:
+        """Its title within a sentence; a column of the user's own keeps its name."""
+        return self.title if self.key.startswith("c.") else self.title.lower()
 
     def public(self) -> JsonObject:
         """What the page needs to know of it."""
@@ -598,6 +604,5 @@ class LogitsReader:
         return self._calibrators[model, stage]
 
     def close(self) -> None:
-        """Let go of the database."""
-        self._connection.close()
+        """Let go of the database, which a call that still runs keeps until then."""
         del self._connection

@@ -15,6 +15,7 @@ from confide.checks import InputError
 from confide.losses.base import LossModule, as_function, check_validation, loss, stateful_loss
 from confide.numerics.binning import BinSums, bin_of, interpolated_edges, width_edges
 from confide.simplex.reference import FusedLoss, LossValues
+from confide.simplex.small import LARGEST_EXPONENT
 from confide.simplex.statistics import fused, one_minus_p, simplex_statistics
 from confide.types import Labels, Logits, PerSample
 
@@ -184,10 +185,6 @@ def validation_bins(logits: Logits, labels: Labels, bins: int) -> ValidationBins
     divisor = np.maximum(sums.count, 1)
     columns = (edges, sums.count.astype(np.int64), sums.confidence / divisor, sums.correct / divisor)
     return ValidationBins(*(torch.from_numpy(column) for column in columns))
-
-
-LARGEST_EXPONENT = 80.0
-"""exp of more overflows float32; such a gamma already silences every sample."""
 
 
 @stateful_loss(

@@ -13,11 +13,10 @@ from confide.files import formats
 from confide.monitor.alarms import Wealth
 from confide.monitor.estimates import AccuracyEstimate, CalibrationEstimate
 from confide.monitor.watch import SAMPLING, BatchReport, Monitor
-from confide.report.draw import PHONE, Canvas, Figure, Scale, table, ticks
+from confide.report.draw import PHONE, WIDE, Canvas, Figure, Scale, table, ticks
 from confide.report.page import asset, page_environment
 from confide.report.words import between, count, fixed, percent, shorten
 
-WIDE = 600
 METHODS = {
     "regression": "Regression on batch statistics, fitted on shifted samples",
     "difficulty": "Confidence and difficulty, if neither changes its meaning",

@@ -4,7 +4,6 @@ conclude. `confide.run` calls them one after the other and keeps what each gives
 """
 
 from confide.pipeline.calibration import (
-    RAW as RAW,
     CalibrationEffect as CalibrationEffect,
     add_trust as add_trust,
     apply_calibrator as apply_calibrator,
@@ -86,3 +85,4 @@ __all__ = [
     "try_training",
     "with_difficulty",
 ]
+from confide.results import RAW as RAW

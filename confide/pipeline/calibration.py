@@ -16,12 +16,9 @@ from confide.config import MethodChoice
 from confide.metrics import table_words
 from confide.predictions import Predictions
 from confide.records import Features, Scores
-from confide.results import Comparison, Evaluation
+from confide.results import RAW, Comparison, Evaluation
 from confide.scoring import fitted_extractor
 from confide.store import RunPaths
-
-RAW = "raw"
-"""The stage of a model as it was trained."""
 
 
 def with_difficulty(predictions: Predictions, scores: Scores) -> Predictions:

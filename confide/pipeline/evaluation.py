@@ -12,11 +12,10 @@ import torch
 from confide import calibrators, evaluation
 from confide.evaluation.compare import holm_corrected
 from confide.metrics import table_words
-from confide.pipeline.calibration import RAW
 from confide.pipeline.preparation import THRESHOLD_SPLIT
 from confide.predictions import Predictions
 from confide.records import Dataset, Scores
-from confide.results import About, ComparedRow, Comparison, Curve, Evaluation, ModelPoint
+from confide.results import RAW, About, ComparedRow, Comparison, Curve, Evaluation, ModelPoint
 
 
 def evaluate_model(

@@ -18,7 +18,7 @@ from markupsafe import Markup, escape
 
 from confide.results import Measurement
 
-PHONE, THIRD = 343, 284  # widths a chart is drawn at, in pixels
+PHONE, THIRD, WIDE = 343, 284, 600  # widths a chart is drawn at, in pixels
 
 
 @dataclass(frozen=True)

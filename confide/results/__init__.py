@@ -28,6 +28,7 @@ from confide.results.measurements import (
     OF_SEVERITY as OF_SEVERITY,
     OWN_CONFIDENCE as OWN_CONFIDENCE,
     PLAIN_SCORES as PLAIN_SCORES,
+    RAW as RAW,
     SEED_BAND as SEED_BAND,
     TAILS as TAILS,
     Better as Better,

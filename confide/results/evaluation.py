@@ -20,6 +20,7 @@ from confide.files.fitted import DAMAGE
 from confide.files.frames import as_frame
 from confide.results.decisions import DecisionResult, ModelPoint, SetResult
 from confide.results.measurements import (
+    RAW,
     Comparison,
     Curve,
     DifficultyInfo,
@@ -201,7 +202,7 @@ class Evaluation:
             known = import_module("confide.metrics").explain(unexplained)
             object.__setattr__(self, "metrics", {**self.metrics, **known})
         stages = dict.fromkeys((*(m.stage for m in self.measurements), *(c.stage for c in self.curves)))
-        if unnamed := [stage for stage in stages if stage != "raw" and stage not in self.stage_titles]:
+        if unnamed := [stage for stage in stages if stage != RAW and stage not in self.stage_titles]:
             titles = import_module("confide.calibrators").stage_titles(unnamed)
             object.__setattr__(self, "stage_titles", {**self.stage_titles, **titles})
         if self.difficulty is None and self.about.difficulty is not None:

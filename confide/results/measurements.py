@@ -17,6 +17,8 @@ TAILS = (LEVEL / 2, 1 - LEVEL / 2)
 Z = 1.959963984540054
 """The same ends of a standard normal, in standard deviations."""
 
+RAW = "raw"
+"""The stage of a model as it was trained; the others are words of calibrators."""
 PLAIN_SCORES = (None, "msp")
 """Ranking metrics of the plain confidence carry no score, or the word of the maximum softmax probability."""
 OWN_CONFIDENCE = ("msp", "trust:mcp", "confidence")
@@ -147,7 +149,7 @@ class Measurement:
     value: float
     n: int
     split: str | None = None
-    stage: str = "raw"  # "raw", or the word of the calibrator applied
+    stage: str = RAW  # or the word of the calibrator applied
     group: str | None = None  # "class=Shirt", "difficulty=hardest fifth", "column=value"
     model: str = "model"
     score: str | None = None  # the confidence score of ranking metrics: "msp", "entropy", "trust:steep_slope"
@@ -333,7 +335,7 @@ class Curve:
     kind: str
     columns: Mapping[str, tuple[float, ...]]
     model: str = "model"
-    stage: str = "raw"
+    stage: str = RAW
     split: str | None = None
     group: str | None = None
     score: str | None = None

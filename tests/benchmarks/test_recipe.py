@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from benchmarks.findings.cells import cell_tables
-from benchmarks.findings.recipe import check_table, not_learnt, points, sentence, where_the_gap_is
+from benchmarks.findings.recipe import check_table, points, sentence, where_the_gap_is
 
 
 def cell(accuracy: float, p: float, nll: float = 0.25, aurc: float = 0.01) -> dict:
@@ -82,11 +82,6 @@ def test_without_its_cells_nothing_is_said():
     assert points({"cross_entropy": {0: cell(0.9, 0.5)}}) == []
     assert check_table([]) == sentence([])
     assert "has not been run" in sentence([])
-
-
-def test_the_page_gets_the_sentence_and_what_did_not_learn(tmp_path):
-    cells = grid() | {"selective_au": {0: cell(0.1, 0.5), 1: cell(0.8, 0.5)}}
-    assert not_learnt(cells) == ["`selective_au` did not learn with 1 of 2 seeds and stays in the table"]
 
 
 def test_a_question_is_answered_by_paired_differences():

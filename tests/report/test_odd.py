@@ -182,6 +182,8 @@ def test_no_title_of_a_diagram_contradicts_the_test_beside_it():
 def test_few_samples_make_no_title():
     # Fewer than fifteen samples draw no dot, so they carry no claim.
     assert finding(bins(0.5, n=14.0)) == "too few samples to tell"
+    assert finding(bins(0.5, n=14.0), 0.2) == "too few samples to tell"
+    assert finding(bins(0.5, n=14.0), 0.01) == "beyond chance, in bins too small to draw"  # the test needs no dots
 
 
 def test_a_broken_promise_is_marked(evaluation):

@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from confide.report.draw import (
     PHONE,
+    WIDE,
     Canvas,
     Empty,
     Figure,
@@ -93,8 +94,6 @@ def chosen_on(view: EvaluationView) -> str:
 
 
 # The section: risk-coverage curves with a point to drag.
-
-WIDE = 600
 
 
 @dataclass(frozen=True)

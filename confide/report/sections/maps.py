@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from markupsafe import escape
 
-from confide.report.draw import PHONE, Canvas, Figure, table
+from confide.report.draw import PHONE, WIDE, Canvas, Figure, table
 from confide.report.view import EvaluationView
 from confide.report.words import percent, shorten
 from confide.results import Sample
 
-WIDE, CELL = 600, 150
+CELL = 150
 
 
 @dataclass(frozen=True)

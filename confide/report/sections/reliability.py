@@ -304,7 +304,8 @@ def finding(bins: list[Bin], p_value: float | None = None, tested: Measurement |
     under = sum(b.count for b in drawn if b.side == "1")
     total = sum(b.count for b in bins) or 1
     if not drawn:
-        return "too few samples to tell"
+        rejected = p_value is not None and p_value < LEVEL
+        return "beyond chance, in bins too small to draw" if rejected else "too few samples to tell"
     if not any(b.banded for b in drawn):
         return "accuracy against confidence"
     by_verdict = None if tested is None else tested.p_value

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from confide.report.draw import PHONE, Canvas, Figure, Scale, table, ticks
+from confide.report.draw import PHONE, WIDE, Canvas, Figure, Scale, table, ticks
 from confide.report.sections.reliability import gap_text, name_gap_sides
 from confide.report.view import EvaluationView
 from confide.report.words import between, count, p_value, points, shorten
 from confide.results import Measurement
 
-WIDE, MOST = 600, 20
+MOST = 20
 
 
 @dataclass(frozen=True)
