@@ -209,6 +209,19 @@ class ClassCounter:
         self.confidence += confidence
         self.squares += squares
 
+    def add_truth_there(self, p_true: Tensor, labels: Tensor, brier: Tensor) -> None:
+        """The same of tensors on a device: what leaves it are the sums by class and bin."""
+        edges = torch.from_numpy(width_edges(self.bins)).to(p_true.device, p_true.dtype)
+        cell = labels * self.bins + torch.bucketize(p_true, edges[1:-1], right=self.closed == "left")
+        own = torch.ones_like(p_true, dtype=torch.float64)
+        if self.weights is not None:
+            own = torch.from_numpy(self.weights).to(p_true.device)
+        truth = p_true.double()
+        for sums, values in (("hits", own), ("hit_squares", own**2), ("truth", own**2 * truth)):
+            of_cells = torch.bincount(cell, values, minlength=len(self.hits))
+            setattr(self, sums, getattr(self, sums) + of_cells.cpu().numpy())
+        self.all_squares += float((own**2 * (brier.double() + 2 * truth - 1)).sum())
+
     def add_truth(self, p_true: Floating, labels: NDArray[np.int64], brier: Floating) -> None:
         """The probabilities of the labels, for how often each class came true in each of its bins; and Brier scores."""
         for first in range(0, len(labels), CACHED):
@@ -369,8 +382,7 @@ def _facts_on_device(outputs: Tensor, labels: Tensor | None, from_probs: bool, c
     if counter is not None:
         counter.add_sums(len(outputs), device_pass.columns, device_pass.cells)
         if labels is not None:
-            p_true, brier = device_pass.values["p_true"], device_pass.values["brier"]
-            counter.add_truth(*(v.cpu().numpy() for v in (p_true, labels, brier)))
+            counter.add_truth_there(device_pass.values["p_true"], labels, device_pass.values["brier"])
     return facts
 
 

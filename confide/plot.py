@@ -12,7 +12,7 @@ import numpy as np
 
 from confide.checks import InputError, MissingExtra, check_choice
 from confide.evaluation.evaluate import evaluate
-from confide.predictions import Predictions
+from confide.predictions import Predictions, need_predictions
 from confide.records import Scores
 from confide.report.static import PALETTE, SEQUENTIAL, SERIES
 from confide.results import Curve, Evaluation, SetResult
@@ -158,6 +158,7 @@ def confusion(predictions: Predictions, ax: Any = None, *, share: bool = True) -
         >>> p = confide.Predictions([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0]], [0, 1, 1])
         >>> axes = confide.plot.confusion(p)  # doctest: +SKIP
     """
+    need_predictions(predictions, "a confusion matrix")
     size = predictions.num_classes
     if size > MOST_CLASSES:
         raise InputError(

@@ -19,7 +19,6 @@ from confide.facts import (
     join_facts,
     row_argmax,
 )
-from confide.metrics.view import sorted_on
 from confide.numerics.binning import bin_of, width_edges
 
 
@@ -97,12 +96,6 @@ def test_sums_of_a_class_over_many_rows_keep_their_digits():
     facts_of(logits, torch.zeros(400_000, dtype=torch.int64), counter=counter)
     expected = torch.softmax(logits.double(), dim=1).sum(dim=0)
     torch.testing.assert_close(torch.from_numpy(counter.columns), expected, rtol=1e-6, atol=0)
-
-
-def test_a_device_sorts_the_keys_of_scores_as_the_host_does():
-    for kind in (np.uint32, np.uint64):
-        keys = np.random.default_rng(0).integers(0, np.iinfo(kind).max, 1000, dtype=kind)
-        assert (sorted_on(torch.device("cpu"), keys) == np.sort(keys)).all()
 
 
 def _rows(classes, dtype, seed=0):

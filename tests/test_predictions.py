@@ -689,3 +689,22 @@ def test_a_column_of_one_value_is_refused_with_what_it_holds():
     for value, said in (("x" * 60, "'" + "x" * 39), (3, "3"), ([1, 2, 3], "3")):
         with pytest.raises(InputError, match=f"column 'site' must have 2 values, got {said}$"):
             Predictions([[1.0, 0.0], [0.0, 1.0]], [0, 1], columns={"site": value})
+
+
+def test_one_label_that_is_a_word_is_a_class_too():
+    one = Predictions([[2.0, 0.0]], ["dog"], class_names=("cat", "dog"))
+    assert one.labels.tolist() == [1]
+    assert Predictions(np.zeros((0, 2)), [], class_names=("cat", "dog")).labels.tolist() == []
+
+
+def test_a_table_of_one_probability_is_of_two_classes_and_one_of_maps_is_told_where_to_go(tmp_path):
+    np.savez(
+        tmp_path / "one.npz", probs=np.array([0.2, 0.9]), labels=np.array(["no", "yes"]), class_names=["no", "yes"]
+    )
+    one = Predictions.load(tmp_path / "one.npz")
+    assert (one.num_classes, one.class_names, one.labels.tolist()) == (2, ("no", "yes"), [0, 1])
+    np.savez(tmp_path / "three.npz", probs=np.array([0.2, 0.9]), labels=[0, 1], class_names=["no", "yes", "other"])
+    assert Predictions.load(tmp_path / "three.npz").class_names is None  # they are not those of its classes
+    np.savez(tmp_path / "maps.npz", logits=np.zeros((2, 3, 4)), labels=np.zeros(2))
+    with pytest.raises(InputError, match="must have outputs n x c, got 2 x 3 x 4; of segmented images make"):
+        Predictions.load(tmp_path / "maps.npz")

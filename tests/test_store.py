@@ -186,3 +186,14 @@ def test_a_checkout_names_its_commit_and_an_installed_package_none(tmp_path, mon
     assert checkout_commit(tmp_path) is None
     git.unlink()
     assert checkout_commit(tmp_path) is None
+
+
+def test_the_folder_of_a_new_file_of_lines_is_flushed_and_that_of_an_old_one_is_not(tmp_path, monkeypatch):
+    flushed = []
+    monkeypatch.setattr(disk, "flush_folder", flushed.append)
+    for expected in ([tmp_path / "logs"], []):
+        flushed.clear()
+        with disk.appending(tmp_path / "logs" / "watch.jsonl") as lines:
+            lines.write(b"one\n")
+        assert flushed[-1:] == expected
+    assert (tmp_path / "logs" / "watch.jsonl").read_text() == "one\none\n"

@@ -70,8 +70,11 @@ DRAWING_CALLS = {"Scale", "Canvas", "canvas", "ticks", "axis", "axes", "figure",
 SIZES = {"BLOCK", "CACHED", "CACHED_FLOAT64", "CACHED_SEARCH", "MEMORY", "DEVICE_MEMORY"}
 SPOKEN = {"warn", "step", "say"}
 """Warnings and lines of progress."""
-ON_GPU = ("gpu.py:", "kernels.py:", "launch.py:", "row_sums.py:", "statistics.py:_cuda#")
-"""Blocks of confide/simplex that mostly run on a GPU alone: what no fast test reaches there is counted by itself."""
+ON_GPU = (
+    *(f"simplex/{place}" for place in ("gpu.py:", "kernels.py:", "launch.py:", "row_sums.py:", "statistics.py:_cuda#")),
+    *("training/steps.py:GraphStep", "training/steps.py:_capturable"),
+)
+"""Blocks that mostly run on a GPU alone: what no fast test reaches there is counted by itself."""
 CLOCKS = {"monotonic", "perf_counter", "process_time", "time_ns"}
 
 
@@ -371,8 +374,9 @@ class Outcome:
     @property
     def is_of_gpu(self) -> bool:
         """Whether it lies in code that no test without a GPU can reach."""
-        places = (f"confide/simplex/{place}" for place in ON_GPU)
-        return self.what == "not reached" and self.mutant.block.startswith(tuple(places))
+        return self.what == "not reached" and self.mutant.block.startswith(
+            tuple(f"confide/{place}" for place in ON_GPU)
+        )
 
 
 def cpu_seconds() -> float:
@@ -450,6 +454,7 @@ class Runs:
         def work() -> int:
             reached: set[str] = builtins.blocks_reached  # type: ignore[attr-defined]
             for item, following in zip(missing, [*missing[1:], None], strict=True):
+                forget()
                 reached.clear()
                 started.unlink(missing_ok=True)
                 self.failed, began = False, cpu_seconds()
@@ -571,6 +576,16 @@ class Runs:
         shutil.rmtree(base, ignore_errors=True)
         signalled = late or (os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGKILL, signal.SIGXCPU))
         return None if signalled else os.waitstatus_to_exitcode(status)
+
+
+def forget() -> None:
+    """What functions of the package keep of earlier calls goes: it would hide the blocks that a test reaches."""
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == "confide":
+            for value in list(vars(module).values()):
+                clear = getattr(value, "cache_clear", None)
+                if callable(clear):
+                    clear()
 
 
 def digest_of(file: Path) -> str:

@@ -99,11 +99,26 @@ def measured(family: str, word: str) -> list[ResultTable]:
 # A page for every method, from its registry.
 
 
+def options_table(method: Method[Any], known: dict[str, str]) -> list[str]:
+    """A row for each option; where the registry knows limits of any, a column of them."""
+    limits = {option: limits_of(method, option) for option in method.options}
+    head = ["option", "default", *(["values"] if any(limits.values()) else []), "meaning"]
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for option, default in method.options.items():
+        cells = [f"`{option}`", f"`{default!r}`", known.get(option, "").replace("|", "\\|")]
+        if "values" in head:
+            cells.insert(2, limits[option])
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
 def limits_of(method: Method[Any], option: str) -> str:
     """Where the values of an option lie, as the registry checks it."""
     choices = getattr(method.spec, "choices", {}).get(option)
     if choices:
         return ", ".join(f"`{value}`" for value in choices)
+    if isinstance(method.options[option], bool):
+        return "`True`, `False`"
     if option not in (ranges := getattr(method.spec, "ranges", {})):
         return ""
     interval = Interval(*ranges[option])
@@ -152,6 +167,7 @@ def method_page(family: str, method: Method[Any]) -> str:
     what = escape(first) if family in WITHOUT_FORMULA else typeset(first)
     lines = [f"# {method.word}", "", f'<div class="formula">{what}</div>', ""]
     lines += [re.sub(r"\n(?=\S)", " ", part) + "\n" for part in own]
+    lines += facts_of(method)
     if advice.when:
         lines += [f"**When to use it.** {sentence(advice.when)}", "", f"**When not.** {sentence(advice.when_not)}", ""]
     lines += [f"**Paper.** {method.paper}.", ""]
@@ -159,14 +175,8 @@ def method_page(family: str, method: Method[Any]) -> str:
         lines += [f"**Differs from** {advice.differs}".replace("the errata", "[the errata](../../docs/errata.md)"), ""]
     elif family not in WITHOUT_FORMULA and not method.paper.startswith("Confide"):
         lines += ["**Differs from the paper:** in nothing that is known.", ""]
-    lines += facts_of(method)
-    known = arguments_of(sections.get("Args", ""))
     if method.options:
-        lines += ["## Options", "", "| option | default | values | meaning |", "|---|---|---|---|"]
-        for option, default in method.options.items():
-            meaning = known.get(option, "").replace("|", "\\|")
-            lines.append(f"| `{option}` | `{default!r}` | {limits_of(method, option)} | {meaning} |")
-        lines.append("")
+        lines += ["## Options", "", *options_table(method, arguments_of(sections.get("Args", ""))), ""]
     if family == "losses" and method.needs:
         lines += [f"With every batch it needs {', '.join(f'`{need}`' for need in method.needs)}.", ""]
     lines += ["## Measured", ""]
@@ -377,11 +387,37 @@ GUIDES = {
     "The report": "report",
 }
 """Title -> page of docs/."""
-SEARCHED = {"methods": 4, "docs": 3, "benchmarks": 0.1, "CHANGELOG.md": 0.1}
+SPEED = {
+    "Losses on a CPU": "losses_cpu",
+    "Losses on a GPU": "losses_h200",
+    "Metrics": "metrics",
+    "Calibrators": "calibrators",
+    "Prediction sets": "sets_speed",
+    "Trust predictors": "trust_speed",
+    "Difficulty": "difficulty",
+    "Corruptions": "shift_speed",
+}
+"""Title -> page of benchmarks/results."""
+SEARCHED = {"methods": 4, "docs": 3, "docs/errata.md": 0.5, "benchmarks": 0.1, "CHANGELOG.md": 0.1}
 """Folder or page -> how much a match there counts in the search, 1 elsewhere: methods and guides before figures."""
 WORDS_END = r"[\s\u200b\-,:!=\[\]()\"`/]+|\.(?!\d)|&[lg]t;"
 """What parts words in the search: `Predictions.multilabel(` is found by "multilabel"."""
+OVERVIEWS = {
+    "methods": {},
+    "metrics": {"Every metric": "metrics"},
+    "which_method": {
+        "A calibrator": "calibrators",
+        "What may change": "calibrators",
+        "A prediction set": "sets",
+        "Trust in": "trust",
+        "A loss": "losses",
+        "A difficulty": "difficulty",
+    },
+}
+"""Page of docs/ whose words of methods lead to their pages -> how its headings begin -> family."""
 TOGETHER = re.compile(r"(?<=\d) ([±→]) (?=\d)")
+IN_CELLS = re.compile(r"(?<=\d) (?:(x|×) (?=\d)|(?=(?:ms|MB|GB|%)(?:[\s;,)|]|$)))")
+"""Where a table's cell does not break: within a size, and between a number and its unit."""
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
 
@@ -437,7 +473,32 @@ def with_known_links(text: str) -> str:
             return link[0]
         return f"`{link[1].strip('`')}`"
 
-    return TOGETHER.sub("\u00a0\\1\u00a0", LINK.sub(kept, text))
+    text = TOGETHER.sub("\u00a0\\1\u00a0", LINK.sub(kept, text))
+    return re.sub(r"^\|.*", lambda row: IN_CELLS.sub(unbroken, row[0]), text, flags=re.M)
+
+
+def unbroken(gap: re.Match[str]) -> str:
+    return f"\u00a0{gap[1]}\u00a0" if gap[1] else "\u00a0"
+
+
+def with_method_links(text: str, headings: dict[str, str]) -> str:
+    """Words of methods lead to their pages; their family is the first cell of the row, or what the heading is about."""
+    about, lines = "", []
+    for line in text.splitlines():
+        if line.startswith("#"):
+            title = line.lstrip("# ")
+            about = next((family for head, family in headings.items() if title.startswith(head)), "")
+        first = line.split("|")[1].strip() if line.startswith("|") else ""
+        family = first if first in FAMILIES else about
+        for word in registry_of(family).names() if family else ():
+            line = re.sub(rf"(?<!\[)`{re.escape(word)}`", f"[`{word}`](../{method_place(family, word)})", line)
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def method_place(family: str, word: str) -> str:
+    """The page of a method, from the root of the site."""
+    return f"methods/{family}/{word.rstrip(':')}.md"
 
 
 def gather(source: Path, *, run: bool = True) -> dict[str, Any]:
@@ -448,6 +509,9 @@ def gather(source: Path, *, run: bool = True) -> dict[str, Any]:
         target = source / page.relative_to(ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(with_known_links(page.read_text(encoding="utf-8")), encoding="utf-8")
+    for name, headings in OVERVIEWS.items():
+        page = source / "docs" / f"{name}.md"
+        write(page, with_method_links(page.read_text(encoding="utf-8"), headings))
     write(source / "site.css", CSS)
     write(source / "icon.svg", LOGO)
     shutil.copytree(ROOT / "docs" / "images", source / "docs" / "images")
@@ -462,7 +526,8 @@ def gather(source: Path, *, run: bool = True) -> dict[str, Any]:
 def rank(source: Path) -> None:
     """Tell the search at the head of every page how much it counts."""
     for page in source.rglob("*.md"):
-        boost = SEARCHED.get(page.relative_to(source).parts[0], 1)
+        place = page.relative_to(source)
+        boost = SEARCHED.get(place.as_posix(), SEARCHED.get(place.parts[0], 1))
         if boost != 1:
             page.write_text(
                 f"---\nsearch:\n  boost: {boost}\n---\n{page.read_text(encoding='utf-8')}", encoding="utf-8"
@@ -480,10 +545,10 @@ def methods_of(source: Path) -> list[Any]:
     for family in FAMILIES:
         entries = []
         for method in registry_of(family):
-            place = f"methods/{family}/{method.word.rstrip(':')}.md"
+            place = method_place(family, method.word)
             write(source / place, method_page(family, method))
             entries.append({method.word: place})
-        menu.append({family: entries})
+        menu.append({family.replace("-", " ").capitalize(): entries})
     return menu
 
 
@@ -552,8 +617,8 @@ def settings_of(
         {"Findings": "docs/findings.md"},
         {"Verdicts on the papers": "benchmarks/results/papers/verdicts.md"},
         {"All losses": "benchmarks/results/papers/main.md"},
-        {"Re-splits": "benchmarks/results/resplits/resplits.md"},
-        {"Speed of losses": "benchmarks/results/losses_cpu.md"},
+        {"Five splits of CIFAR-10": "benchmarks/results/resplits/resplits.md"},
+        {"Speed": [{title: f"benchmarks/results/{name}.md"} for title, name in SPEED.items()]},
         {"Errata of the papers": "docs/errata.md"},
     ]
     about = ["docs/architecture.md", "docs/bench.md", "CONTRIBUTING.md", "ROADMAP.md", "CHANGELOG.md", "SECURITY.md"]

@@ -5,7 +5,8 @@
 
 About four minutes on one core. Of CIFAR-10 the first 4,096 training images, of Banking77 and CLINC150 texts drawn with
 seed 0 from the training split, of Imagenette what the table holds (columns `image`, `label`). Images are seen at 112
-pixels; `pixels` are means of 4 x 4. What stands in FOLDER is kept. --packages as in extract.py.
+pixels; `pixels` are means of 4 x 4. Which published labels of Banking77 are in doubt is asked of cleanlab, by the words
+of all its training texts alone: `banking_doubted.npy`. What stands in FOLDER is kept. --packages as in extract.py.
 """
 
 from __future__ import annotations
@@ -42,11 +43,31 @@ def keep(file: Path, inputs: Any, labels: np.ndarray, *, extractor: str, **optio
     print(f"{file}: {len(labels)} x {rows.values.shape[1]}", flush=True)
 
 
+def draw_order(total: int, n: int) -> np.ndarray:
+    """Rows of the texts that are drawn."""
+    return np.random.default_rng(0).permutation(total)[:n]
+
+
 def drawn(texts: Sequence[tuple[str, str]], n: int) -> tuple[list[str], np.ndarray]:
     """So many texts with the numbers of their classes, in the order of names."""
     names = sorted({name for _, name in texts})
-    chosen = np.random.default_rng(0).permutation(len(texts))[:n]
+    chosen = draw_order(len(texts), n)
     return [texts[row][0] for row in chosen], np.array([names.index(texts[row][1]) for row in chosen])
+
+
+def doubted(texts: Sequence[tuple[str, str]]) -> np.ndarray:
+    """Which published labels cleanlab calls an issue, by out-of-fold logistic regression on the words."""
+    from cleanlab.filter import find_label_issues
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import cross_val_predict
+    from sklearn.pipeline import make_pipeline
+
+    names = sorted({name for _, name in texts})
+    labels = np.array([names.index(name) for _, name in texts])
+    model = make_pipeline(TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True), LogisticRegression(C=10))
+    probs = cross_val_predict(model, [text for text, _ in texts], labels, cv=5, method="predict_proba")
+    return np.asarray(find_label_issues(labels, probs, n_jobs=1))
 
 
 def banking_texts(table: Path) -> list[tuple[str, str]]:
@@ -71,7 +92,10 @@ def main() -> None:
     if args.people:
         shutil.copyfile(args.people, args.folder / "cifar10n.npz")
     if args.banking:
-        keep(args.folder / "banking.npz", *drawn(banking_texts(args.banking), BANKING_ROWS), extractor="minilm")
+        texts = banking_texts(args.banking)
+        keep(args.folder / "banking.npz", *drawn(texts, BANKING_ROWS), extractor="minilm")
+        if not (args.folder / "banking_doubted.npy").exists():
+            np.save(args.folder / "banking_doubted.npy", doubted(texts)[draw_order(len(texts), BANKING_ROWS)])
     if args.clinc:
         texts = [(text, name) for text, name in json.loads(args.clinc.read_text(encoding="utf-8"))["train"]]
         keep(args.folder / "clinc.npz", *drawn(texts, CLINC_ROWS), extractor="minilm")

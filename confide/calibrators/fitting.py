@@ -42,7 +42,7 @@ from confide.files.fitted import FittedState, load_fitted
 from confide.metrics.influence import Influence, spread_of
 from confide.metrics.view import Design
 from confide.numerics.blocks import one_thread
-from confide.predictions import Predictions, feature_rows, label_doubt
+from confide.predictions import Predictions, feature_rows, label_doubt, need_predictions
 from confide.progress import Progress
 from confide.records import FeatureSource
 from confide.registry import Method
@@ -505,6 +505,7 @@ def choose(
     """
     check_choice(score, ("nll", "brier"), "score")
     check_range(folds, "folds", 2)
+    need_predictions(predictions, "choosing a calibrator")
     predictions, features = counted_samples(predictions, weights, features, prior)
     only_confidence = predictions.outputs.only_confidence
     if words is None:

@@ -77,7 +77,8 @@ def test_cells(row: Comparison | GroupComparison) -> list[str]:
     """Interval, p and corrected p of a difference; dashes where nothing can be said."""
     if math.isnan(row.p_value):
         return ["-", "-", "-"]
-    return [f"{row.low:+.4f} to {row.high:+.4f}", f"{row.p_value:.4f}", f"{row.p_holm:.4f}"]
+    tails = ("< 0.0001" if p < 0.0001 else f"{p:.4f}" for p in (row.p_value, row.p_holm))
+    return [f"{row.low:+.4f} to {row.high:+.4f}", *tails]
 
 
 def against(args: argparse.Namespace) -> None:

@@ -18,7 +18,7 @@ from confide.metrics.influence import Influence, Spread, mean_interval, spread_o
 from confide.metrics.intervals import chance_of, jumps, without_noise
 from confide.metrics.resampling import RESAMPLES, bootstrap_draws
 from confide.metrics.view import Design, MetricSamples, View, metric_samples
-from confide.predictions import Predictions, label_doubt
+from confide.predictions import Predictions, label_doubt, need_predictions
 from confide.registry import Method
 from confide.results import LEVEL, TAILS, ComparedRow, Comparison
 from confide.types import Floats
@@ -235,6 +235,8 @@ def predictions_by_name(
         records = dict(zip(words, several, strict=True))
     if len(records) < 2:
         raise InputError("compare needs at least two predictions, got one; pass a and b")
+    for record in records.values():
+        need_predictions(record, "compare")
     return records
 
 

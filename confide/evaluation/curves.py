@@ -11,12 +11,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from confide.block_sizes import CACHED_FLOAT64, rows_in
 from confide.metrics.calibration import Binned, Smoother
 from confide.metrics.intervals import unit_effect
 from confide.metrics.resampling import bernoulli_sums, null_from
 from confide.metrics.view import MetricSamples, Sorted, View, score_values, sort_with_order
+from confide.numerics.arrays import searched, taken
 from confide.numerics.binning import binned_error, binned_errors, mass_starts, width_edges
 from confide.numerics.binomial import wilson_interval
 from confide.random import generator
@@ -73,7 +75,7 @@ def reliability(view: View, binning: str, bins: int, bands: bool, seed: int, ori
 
 def _mass_edges(base: MetricSamples, bins: int) -> Floats:
     places = base.n - 1 - np.minimum(mass_starts(base.n, bins), base.n - 1)  # from the most confident on
-    return np.asarray(base.ordered("msp").at(places), dtype=np.float64)
+    return np.asarray(base.sorted_there("msp").at(places), dtype=np.float64)
 
 
 DRAWS = 1000
@@ -157,7 +159,7 @@ def _grid_masses(view: View, bands: bool) -> tuple[Floats, float]:
         parts = (weights, weights * (sure - ~wrong), weights**2 * sure * (1 - sure))
         masses = np.array([np.bincount(place, part, minlength=SMOOTH_CELLS + 1) for part in parts])
         return masses, float(weights.sum()) ** 2 / float(weights @ weights)
-    starts = _cell_starts(base.ordered("msp"))
+    starts = _cell_starts(base.sorted_there("msp"))
     at = base.n - np.concatenate(([0], starts, [base.n]))  # positions from the most confident on
     count, errors, confidence = view.sums_before(at)
     sums = [count, confidence - count + errors]
@@ -204,7 +206,7 @@ MANY_IN_CELLS = 1 << 15
 
 def _cell_starts(ordered: Sorted) -> Indices:
     """The first of the rising confidences that lies above each edge between grid points, or on it."""
-    if len(ordered) > MANY_IN_CELLS:
+    if len(ordered) > MANY_IN_CELLS or isinstance(ordered.stored, Tensor):
         return ordered.below(SMOOTH_EDGES, closed=False)
     rising = ordered.values[::-1]
     place = np.multiply(rising, SMOOTH_CELLS, dtype=np.float64)
@@ -240,11 +242,11 @@ def risk_coverage(view: View, score: Any, name: str, bands: bool, origin: Origin
     Its band is Wilson's 95 % interval at each threshold alone.
     """
     base = view.base
-    ranks, ordered = view.ranks(score), base.ordered(score)
+    ranks, ordered = view.ranks(score), base.sorted_there(score)
     at = _spaced_ranks(base.n)
     if ordered.has_ties:
-        segment = np.searchsorted(ordered.reached, at, side="right")
-        at = np.unique(np.where(ordered.tied[segment], ordered.reached[segment] - 1, at))
+        segment = searched(ordered.reached, at, "right")
+        at = np.unique(np.where(taken(ordered.tied, segment), taken(ordered.reached, segment) - 1, at))
     accepted = at + 1.0
     if (weights := view.in_order(ordered)) is not None:
         accepted = np.cumsum(weights)[at]
@@ -299,8 +301,8 @@ def _sums_before(unit: Indices, values: Floats) -> Floats:
 
 def histogram(view: View, score: Any, name: str | None, origin: Origin = NO_ORIGIN, bins: int = 20) -> Curve:
     """How many right and wrong samples have which confidence or score; bins are (low, high]."""
-    ordered, ranks = view.base.ordered(score), view.ranks(score)
-    edges, (largest, smallest) = width_edges(bins), ordered.at([0, -1])
+    ordered, ranks = view.base.sorted_there(score), view.ranks(score)
+    edges, (largest, smallest) = width_edges(bins), ordered.at(np.array([0, -1]))
     if name is not None and not (smallest >= 0 and largest <= 1):
         edges = np.linspace(smallest, largest if largest > smallest else smallest + 1, bins + 1)
     below = ordered.below(edges[1:-1], closed=True)

@@ -29,11 +29,12 @@ from confide.metrics.intervals import (
 )
 from confide.metrics.resampling import Null, null_from
 from confide.metrics.view import MANY_SAMPLES, Design, MetricSamples, View, metric_samples
+from confide.numerics.arrays import sums_by
 from confide.numerics.blocks import in_threads
 from confide.predictions import LABEL_NAME, PairOutputs, Predictions, StreamedOutputs, label_doubt, row_word
 from confide.records import Scores
 from confide.registry import Method
-from confide.results import About, Evaluation, Expectation, Measurement, group_of
+from confide.results import MACRO, About, Evaluation, Expectation, Measurement, group_of
 from confide.results.measurements import row_like
 from confide.types import AnyArray, Floats, Indices, Options
 
@@ -190,8 +191,13 @@ def facts_for_means(predictions: Predictions) -> tuple[str, ...]:
     return MEAN_FACTS if predictions.core_facts.nll is not None else MEAN_FACTS[:2]
 
 
-def per_sample(base: MetricSamples, word: str, rows: slice = slice(None)) -> Floats:
-    """The values whose mean is that metric."""
+def per_sample(base: MetricSamples, word: str, rows: slice = slice(None)) -> AnyArray:
+    """The values whose mean is that metric, where the outputs live."""
+    if base.on_device:
+        facts = base.predictions.core_facts
+        if word == "confidence_gap":
+            return (base.sureness_there - facts.correct.double())[rows]
+        return facts.need({"accuracy": "correct"}.get(word, word))[rows].double()
     if word == "confidence_gap":
         return np.asarray(base.sureness(rows) - base.vector("correct")[rows])
     return base.vector({"accuracy": "correct"}.get(word, word))[rows]
@@ -205,7 +211,7 @@ def group_rows(base: MetricSamples, grouping: SampleGroups, tag: ModelStage, how
     if design.weights is not None:
         squares_of_weights = np.bincount(index, design.weights**2, minlength=len(sizes))
         worth = total**2 / np.where(sizes > 0, squares_of_weights, 1.0)
-    slices = list(base.parts())
+    slices, there = list(base.parts()), base.there(index)
     rows: list[list[Measurement]] = [[] for _ in sizes]
     present = [(group, int(sizes[group]), grouping.label(group)) for group in np.flatnonzero(sizes).tolist()]
     for word in facts_for_means(base.predictions):
@@ -214,11 +220,12 @@ def group_rows(base: MetricSamples, grouping: SampleGroups, tag: ModelStage, how
         for part in slices:
             values = per_sample(base, word, part)
             weighted = values if design.weights is None else values * design.weights[part]
-            sums += np.bincount(index[part], weighted, minlength=len(sizes))
+            sums += sums_by(there[part], weighted, len(sizes))
         means = sums / np.where(total > 0, total, 1.0)
         plain_means = means.tolist()
         for part in slices if how is not None else ():
-            squares += np.bincount(index[part], (per_sample(base, word, part) - means[index[part]]) ** 2, len(sizes))
+            apart = per_sample(base, word, part) - base.there(means)[there[part]]
+            squares += sums_by(there[part], apart**2, len(sizes))
         apart = per_sample(base, word) - means[index] if how is not None and not design.plain else np.zeros(0)
         like = row_of(request, math.nan, 0, tag)
         for group, size, label in present:
@@ -379,10 +386,6 @@ def request_for_rows(request: MetricRequest, rows: NDArray[np.intp]) -> MetricRe
         return request
     array = score.detach().cpu().numpy() if hasattr(score, "detach") else np.asarray(score)
     return MetricRequest(request.method, {**request.options, "score": array[rows]}, request.score)
-
-
-MACRO = "macro average"
-"""The group of means over labels that each count the same."""
 
 
 def macro_measurements(
@@ -685,8 +688,8 @@ def about_predictions(predictions: Predictions, scores: Scores | None, seed: int
     from confide import __version__
 
     names = predictions.class_names
-    labels = predictions.labels.cpu().numpy() if predictions.has_labels else np.zeros(0, dtype=np.int64)
-    counts = np.bincount(labels, minlength=predictions.num_classes)
+    labels = predictions.labels if predictions.has_labels else torch.zeros(0, dtype=torch.int64)
+    counts = torch.bincount(labels, minlength=predictions.num_classes).cpu().numpy()
     words = [str(names[k]) if names and k < len(names) else str(k) for k in range(len(counts))]
     return About(
         class_names=tuple(names or ()),

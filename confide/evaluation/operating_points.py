@@ -19,7 +19,7 @@ from confide.evaluation.risks import candidates, promise_risks
 from confide.metrics.influence import Influence, rate_interval, spread_of
 from confide.metrics.view import Design, metric_samples, score_name, score_values
 from confide.numerics.binomial import upper_bound, weighted_mean_p, weighted_upper_bound, wilson_interval
-from confide.predictions import Predictions, label_doubt
+from confide.predictions import Predictions, label_doubt, need_predictions
 from confide.results import ClassThreshold, ObservedPoint, OperatingPoint, Z
 from confide.types import AnyArray, Flags, Floats
 
@@ -327,6 +327,7 @@ def apply_operating_point(point: OperatingPoint, predictions: Predictions, score
     """
     if point.score == "given" and score is None:
         raise InputError("this operating point was made on a score given as values; pass the same score= here")
+    need_predictions(predictions, "an operating point")
     if point.num_classes and (point.classes or predictions.outputs.all_classes):
         predictions.need_classes("this operating point", point.num_classes, point.class_names)
     values = torch.as_tensor(score_values(predictions, point.score if score is None else score).astype(np.float64))

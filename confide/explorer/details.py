@@ -566,8 +566,7 @@ class History:
         )
 
     def close(self) -> None:
-        """Let go of the database."""
-        self._connection.close()
+        """Let go of the database, which a call that still runs keeps until then."""
         del self._connection
 
     def _place(self, model: str, split: str, row: int) -> int | None:

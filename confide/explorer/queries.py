@@ -129,9 +129,8 @@ class SampleDatabase:
         return np.ma.filled(next(iter(columns.values())), 0)
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Let go of the database; a call that still runs keeps it until then, and DuckDB would refuse to close it."""
         with self._opening:
-            self._connection.close()
             del self._connection
 
     def values(self, column: Column) -> Floats:

@@ -180,7 +180,7 @@ def _known_cells(database: SampleDatabase, model: StageTable) -> tuple[Floats, C
 def _by_label(runner: QueryRunner, query: Query) -> tuple[str, ...]:
     """Titles of the filters that look at the label."""
     keys = dict.fromkeys(f.key for f in query.filters if looks_at_label(runner, f.key))
-    return tuple(query.columns[key].title.lower() if key in query.columns else key for key in keys)
+    return tuple(query.columns[key].inside if key in query.columns else key for key in keys)
 
 
 def looks_at_label(runner: QueryRunner, key: str) -> bool:
@@ -408,7 +408,7 @@ def slice_filters(
         return SliceFilter(filters, names, own.n, own.confidence, own.accuracy, own.low, own.high, own.p_holm)
 
     slices = tuple(slice_of(own, chosen) for own, chosen in zip(report.slices, conditions, strict=True))
-    return SliceFilters(slices, report.candidates, tuple(a.column.title for a in attributes))
+    return SliceFilters(slices, report.candidates, tuple(a.column.inside for a in attributes))
 
 
 def _attribute(runner: QueryRunner, column: Column, rows: Indices) -> _Attribute | None:

@@ -64,6 +64,11 @@ class Column:
     high: float = 1.0
     table: str = "samples"
 
+    @property
+    def inside(self) -> str:
+        """Its title within a sentence; a column of the user's own keeps its name."""
+        return self.title if self.key.startswith("c.") else self.title.lower()
+
     def public(self) -> JsonObject:
         """What the page needs to know of it."""
         return {"key": self.key, "title": self.title, "kind": self.kind, "low": self.low, "high": self.high}
@@ -599,6 +604,5 @@ class LogitsReader:
         return self._calibrators[model, stage]
 
     def close(self) -> None:
-        """Let go of the database."""
-        self._connection.close()
+        """Let go of the database, which a call that still runs keeps until then."""
         del self._connection

@@ -9,12 +9,14 @@ from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
+import torch
 
 from confide.checks import check_choice, check_range
 from confide.metrics.base import Variant, calibration_metric
 from confide.metrics.influence import Folded, Influence, PartedInfluence, folded_mean
 from confide.metrics.resampling import bernoulli_sums
 from confide.metrics.view import MANY_SAMPLES, BinaryOutcomes, View
+from confide.numerics.arrays import dot
 from confide.numerics.binning import (
     BinSums,
     bin_of,
@@ -204,7 +206,7 @@ class Binned:
         )
 
     def _mean(self, values: Floats) -> float:
-        return float(values.mean() if self.weight is None else values @ self.weight / self.weight.sum())
+        return float(values.mean() if self.weight is None else dot(values, self.weight) / self.weight.sum())
 
     def chance_gaps(self, draws: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """Sums of confidence less correctness per bin, drawn for a calibrated model (`draws bins`), and the counts.
@@ -228,7 +230,9 @@ class Binned:
             count = self.sums()
             gap = self.sums(self.residual_of) / np.where(count > 0, count, 1.0)
             sums = self.unit_sums(self.residual - gap[self.index])
-            values, vectors = np.linalg.eigh(sums.T @ sums * (len(sums) / max(len(sums) - 1, 1)))
+            # By torch, which has one thread here (`in_threads`).
+            squares = torch.from_numpy(sums).T.mm(torch.from_numpy(sums)).numpy()
+            values, vectors = np.linalg.eigh(squares * (len(sums) / max(len(sums) - 1, 1)))
             root = vectors * np.sqrt(np.maximum(values, 0.0))
             return rng.standard_normal((draws, self.bins)) @ root.T, count
         count, variance = self.sums(), self.sums(self._variance_of, power=2)
@@ -776,7 +780,7 @@ def smooth_influence(view: View) -> Influence:
     scale = 1 / max(1 - slope, 1.0)
     noise = float(integral(folded.rest)) * width * math.sqrt(2 * math.pi) * scale**2
     noise += (folded.doubt / (cells + 1) * scale) ** 2
-    mean = float(psi @ weights) / total
+    mean = dot(psi, weights) / total
     # The integral over the grid is a mean over its points.
     excess = float(np.abs(curve).sum() - folded.without_noise) / (cells + 1)
     return Influence(

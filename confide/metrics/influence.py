@@ -18,7 +18,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from confide.metrics.view import MANY_SAMPLES, Design, Sorted, View, dot
+from confide.metrics.view import MANY_SAMPLES, Design, Sorted, View
+from confide.numerics.arrays import dot
 from confide.numerics.binomial import wilson_interval
 from confide.results import TAILS, Z
 from confide.types import Flags, Floats, Indices
@@ -144,8 +145,8 @@ def spread_of(influence: Influence, design: Design) -> Spread:
     freedom = max(min(float((units - 1).sum()), design.effective_units - 1), 1.0)
     if own.errors is not None:
         touched = design.unit_sums(own.errors.astype(np.float64))[0] != 0
-        total = float(sums @ sums)
-        freedom = min(freedom, _freedom(float(sums[touched] @ sums[touched]), total, int(touched.sum()), len(sums)))
+        total = dot(sums, sums)
+        freedom = min(freedom, _freedom(dot(sums[touched], sums[touched]), total, int(touched.sum()), len(sums)))
     return Spread(variance, freedom, min(float(len(own.psi)), design.effective_units))
 
 
@@ -160,10 +161,9 @@ def _freedom(of_errors: float, total: float, errors: int, n: int) -> float:
 
 
 def student_quantile(freedom: float) -> float:
-    """The upper end of 95 % of Student's t: its expansion in 1 / freedom, below 5 between the values at 1 to 5."""
-    if freedom < 5:
-        values = np.log((2.5706, 2.7764, 3.1824, 4.3027, 12.7062))
-        return math.exp(np.interp(1 / max(freedom, 1.0), (1 / 5, 1 / 4, 1 / 3, 1 / 2, 1), values))
+    """The upper end of 95 % of Student's t: its expansion in 1 / freedom, below 3 between the values at 1, 2 and 3."""
+    if freedom < 3:
+        return math.exp(np.interp(1 / max(freedom, 1.0), (1 / 3, 1 / 2, 1), np.log((3.1824, 4.3027, 12.7062))))
     z, step = Z, 1 / freedom
     first, second = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
     third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384

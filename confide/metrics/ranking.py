@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from confide.checks import check_choice, check_range
 from confide.metrics.base import Variant, metric, ranking_metric
 from confide.metrics.influence import Influence, Steps, area_influence, tail_sums
-from confide.metrics.view import Ranks, View, dot, harmonic_at, harmonic_between, score_values
+from confide.metrics.view import Ranks, View, harmonic_at, harmonic_between, score_values
+from confide.numerics.arrays import dot, exact, namespace, true_places
 from confide.results import Z
 from confide.types import Floats
 
@@ -308,8 +309,9 @@ def aupr_success(view: View, *, score: Any = "msp") -> float:
     for part in ranks.parts():
         gained = part.size - part.new_errors
         # One precision for a tie; over a run of correct samples k the precisions 1 - E / k sum up.
-        of_ties = np.where(part.tied, gained * part.errors / np.where(part.accepted > 0, part.accepted, 1), 0.0)
-        run = np.flatnonzero(~part.tied & (gained > 0))
+        where = namespace(gained).where
+        of_ties = where(part.tied, gained * part.errors / where(part.accepted > 0, part.accepted, 1.0), 0.0)
+        run = true_places(~part.tied & (gained > 0))
         lost += float(of_ties.sum()) + dot(part.errors[run], part.rise[run])
     return (right - lost) / right
 
@@ -365,11 +367,11 @@ def aupr_error(view: View, *, score: Any = "msp", form: str = "negated") -> floa
     total = 0.0
     for part in ranks.parts():
         left, errors_left = ranks.n - part.before, ranks.wrong - part.errors_before
-        tie = np.flatnonzero(part.tied & (part.new_errors > 0))  # a resample may leave nothing behind a tie
+        tie = true_places(part.tied & (part.new_errors > 0))  # a resample may leave nothing behind a tie
         total += float((part.new_errors[tie] * errors_left[tie] / left[tie]).sum())
         # Over a run of L errors with Q errors among R samples left, (Q - k) / (R - k) sums to
         # L - (R - Q)(H[R] - H[R - L]).
-        run = np.flatnonzero(~part.tied & (part.new_errors > 0))
+        run = true_places(~part.tied & (part.new_errors > 0))
         if len(run):
             n = int(ranks.n)
             rise = harmonic_at(left[run], n) - harmonic_at(ranks.n - part.accepted[run], n)
@@ -462,8 +464,8 @@ def fpr95(view: View, *, score: Any = "msp", tpr: float = 0.95, form: str = "rea
     if form != "reached":
         values, steps = steps_of(view, score)
         return at_nearest_corner(steps, tpr) if form == "corner" else at_first_scanned(values, steps, tpr)
-    reached = (ranks.accepted - ranks.errors) >= tpr * right * (1 - 1e-12)
-    return float(ranks.errors[int(np.argmax(reached))] / ranks.wrong)
+    reached = exact(ranks.accepted - ranks.errors) >= tpr * right * (1 - 1e-12)
+    return float(ranks.errors[int(true_places(reached)[0])]) / ranks.wrong
 
 
 def side_influence(view: View, threshold: float, score: Any, wrong_side: bool) -> Influence:
@@ -549,7 +551,8 @@ def tnr(view: View, *, threshold: float = 0.5, score: Any = "msp") -> float:
 
 def largest_coverage(ranks: Ranks, risk: float) -> float:
     """Largest accepted share whose error rate is at most `risk`; ties are accepted together."""
-    good = np.flatnonzero((ranks.errors <= risk * ranks.accepted * (1 + 1e-12)) & (ranks.accepted > 0))
+    allowed = risk * exact(ranks.accepted) * (1 + 1e-12)
+    good = true_places((ranks.errors <= allowed) & (ranks.accepted > 0))
     reached = float(ranks.accepted[good[-1]]) if len(good) else 0.0
     following = int(good[-1]) + 1 if len(good) else 0
     if following < len(ranks.accepted) and not ranks.tied[following] and risk < 1:

@@ -21,6 +21,16 @@ from numpy.typing import NDArray
 from confide.block_sizes import SEGMENTS
 from confide.checks import InputError, as_tensor, check_choice, check_finite, check_range, did_you_mean
 from confide.facts import SELDOM
+from confide.numerics.arrays import (
+    after_zero,
+    as_numpy,
+    dot,
+    doubles,
+    namespace,
+    searched,
+    taken,
+    true_places,
+)
 from confide.numerics.binning import BinSums, mass_starts, width_edges
 from confide.predictions import Predictions, class_values, probability_blocks
 from confide.types import AnyArray, Flags, Floating, Floats, Indices
@@ -37,30 +47,43 @@ class Sorted:
     `stored` are the scores or, `less_one`, in float32 what lacks them to 1, below 0: half the memory of many samples.
     """
 
-    stored: Floating
-    wrong: Flags
-    reached: Indices
-    tied: Flags
-    order: Indices | None = None
+    stored: AnyArray
+    wrong: AnyArray
+    reached: AnyArray
+    tied: AnyArray
+    order: AnyArray = None
     less_one: bool = False
 
     def __len__(self) -> int:
         return len(self.wrong)
 
+    @cached_property
+    def on_host(self) -> Sorted:
+        """The same as arrays of the host."""
+        if not isinstance(self.stored, torch.Tensor):
+            return self
+        stored, wrong, reached, tied = map(as_numpy, (self.stored, self.wrong, self.reached, self.tied))
+        order = None if self.order is None else as_numpy(self.order)
+        return Sorted(stored, wrong, reached, tied, order, self.less_one)
+
     @property
-    def values(self) -> Floating:
+    def values(self) -> AnyArray:
         """The scores of all."""
         return self.at(slice(None))
 
-    def at(self, places: Any) -> Floating:
-        """The scores at a slice or an array of positions."""
-        stored: Floating = self.stored[places]
-        return 1.0 + stored.astype(np.float64) if self.less_one else stored
+    def at(self, places: Any) -> AnyArray:
+        """The scores at a slice, where they live, or at an array of positions."""
+        stored = self.stored[places] if isinstance(places, slice) else taken(self.stored, places)
+        return 1.0 + doubles(stored) if self.less_one else stored
+
+    @cached_property
+    def _rising(self) -> AnyArray:
+        return self.stored.flip(0) if isinstance(self.stored, torch.Tensor) else self.stored[::-1]
 
     def below(self, edges: Floats, *, closed: bool) -> Indices:
         """How many scores lie below each edge or, if closed, on it."""
         if not self.less_one:
-            return np.searchsorted(self.stored[::-1], edges, side="right" if closed else "left")
+            return searched(self._rising, edges, "right" if closed else "left")
         least, most = np.zeros(len(edges), dtype=np.intp), np.full(len(edges), len(self))
         while (least < most).any():
             middle = (least + most) // 2
@@ -70,7 +93,7 @@ class Sorted:
         return least
 
     @property
-    def ends(self) -> Indices:
+    def ends(self) -> AnyArray:
         """The last position of each segment."""
         return self.reached - 1
 
@@ -84,64 +107,64 @@ class Sorted:
 class RankPart:
     """Some segments of `Ranks` in a row: `reached` and `missed` are accepted and errors before, between and after."""
 
-    reached: Floats
-    missed: Floats
-    tied: Flags
+    reached: AnyArray
+    missed: AnyArray
+    tied: AnyArray
     whole: bool
     n: float
 
     @property
-    def before(self) -> Floats:
+    def before(self) -> AnyArray:
         """Accepted before each segment."""
         return self.reached[:-1]
 
     @property
-    def accepted(self) -> Floats:
+    def accepted(self) -> AnyArray:
         """Accepted up to the end of each."""
         return self.reached[1:]
 
     @property
-    def errors_before(self) -> Floats:
+    def errors_before(self) -> AnyArray:
         """Errors accepted before each segment."""
         return self.missed[:-1]
 
     @property
-    def errors(self) -> Floats:
+    def errors(self) -> AnyArray:
         """Errors up to the end of each."""
         return self.missed[1:]
 
     @cached_property
-    def size(self) -> Floats:
+    def size(self) -> AnyArray:
         """Samples of each segment."""
         return self.accepted - self.before
 
     @cached_property
-    def new_errors(self) -> Floats:
+    def new_errors(self) -> AnyArray:
         """Errors of each segment."""
         return self.errors - self.errors_before
 
     @cached_property
-    def rise(self) -> Floats:
+    def rise(self) -> AnyArray:
         """Sum of 1 / k over the ranks k of each segment; between whole numbers as the digamma function has it."""
         sums = harmonic_at(self.reached, int(self.n)) if self.whole else harmonic_between(self.reached)
         if self.reached[0] == 0:
             sums[0] = 0.0
-        return np.diff(sums)
+        return sums[1:] - sums[:-1]
 
 
 @dataclass(frozen=True, eq=False)
 class Ranks:
     """At every segment's end, from the safest: samples accepted so far and errors among them."""
 
-    accepted: NDArray[Any]
-    errors: NDArray[Any]
-    tied: Flags
+    accepted: AnyArray
+    errors: AnyArray
+    tied: AnyArray
     whole: bool = True  # whether these are whole numbers
 
     @classmethod
     def counted(cls, ordered: Sorted) -> Ranks:
         """Of samples that count alike, in as few bits as hold them."""
-        errors = np.cumsum(ordered.wrong, dtype=ordered.reached.dtype)
+        errors = ordered.wrong.cumsum(0, dtype=ordered.reached.dtype)
         return cls(ordered.reached, errors[ordered.ends], ordered.tied)
 
     @property
@@ -154,29 +177,36 @@ class Ranks:
 
     def errors_at(self, accepted: AnyArray) -> Floats:
         """Errors among so many accepted, rising evenly within a segment."""
-        held: Any = slice(None)
-        if len(self.accepted) > SEGMENTS:
+        known: tuple[AnyArray, AnyArray] = (self.accepted, self.errors)
+        if len(self.accepted) > SEGMENTS or isinstance(self.accepted, torch.Tensor):
             # Only those around: as numbers in double precision all would take more memory than the samples do.
-            place = np.searchsorted(self.accepted, accepted)
+            place = searched(self.accepted, accepted)
             held = np.unique(np.clip(np.concatenate((place - 1, place, place + 1)), 0, len(self.accepted) - 1))
-        counts, errors = (np.append(0.0, v[held]) for v in (self.accepted, self.errors))
+            known = taken(self.accepted, held), taken(self.errors, held)
+        counts, errors = (np.append(0.0, v) for v in known)
         return np.asarray(np.interp(accepted, counts, errors), dtype=np.float64)
 
+    @property
+    def _at_once(self) -> bool:
+        return len(self.accepted) <= SEGMENTS or isinstance(self.accepted, torch.Tensor)
+
     def parts(self) -> Iterable[RankPart]:
-        """All segments, some at a time; few are kept with what follows from them, which several metrics ask for."""
-        if len(self.accepted) <= SEGMENTS:
-            return (self._few,)
-        return map(self._part, range(0, len(self.accepted), SEGMENTS))
+        """All segments, some at a time; few, or those on a device, are kept with what follows from them, which several
+        metrics ask for.
+        """
+        if self._at_once:
+            return (self._whole,)
+        return (self._part(slice(first, first + SEGMENTS)) for first in range(0, len(self.accepted), SEGMENTS))
 
     @cached_property
-    def _few(self) -> RankPart:
-        return self._part(0)
+    def _whole(self) -> RankPart:
+        return self._part(slice(0, len(self.accepted)))
 
-    def _part(self, first: int) -> RankPart:
-        part, held = slice(first, first + SEGMENTS), slice(max(first - 1, 0), first + SEGMENTS)
-        reached, missed = (v[held].astype(np.float64) for v in (self.accepted, self.errors))
-        if first == 0:
-            reached, missed = np.append(0.0, reached), np.append(0.0, missed)
+    def _part(self, part: slice) -> RankPart:
+        held = slice(max(part.start - 1, 0), part.stop)
+        reached, missed = (doubles(v[held]) for v in (self.accepted, self.errors))
+        if part.start == 0:
+            reached, missed = after_zero(reached), after_zero(missed)
         return RankPart(reached, missed, self.tied[part], self.whole, self.n)
 
     @cached_property
@@ -188,9 +218,10 @@ class Ranks:
         """
         total = self.wrong
         for part in self.parts():
-            share = part.new_errors / np.where(part.size > 0, part.size, 1)
+            share = part.new_errors / namespace(part.size).where(part.size > 0, part.size, 1.0)
             share *= part.before
-            total += dot(np.subtract(part.errors_before, share, out=share), part.rise)
+            share -= part.errors_before
+            total -= dot(share, part.rise)
         return total / self.n
 
 
@@ -202,31 +233,29 @@ def ranks_of(ordered: Sorted, weights: Floats | None = None, whole: bool = True)
     return Ranks(accepted[ordered.ends], errors[ordered.ends], ordered.tied, whole)
 
 
-def dot(left: Floating, right: Floating) -> float:
-    """Sum of products. Not by BLAS, which would take threads for it beside those that the metrics have."""
-    return float(np.einsum("i,i->", left, right))
-
-
-def segments(same: Flags, wrong: Flags) -> tuple[Indices, Flags]:
+def segments(same: AnyArray, wrong: AnyArray) -> tuple[AnyArray, AnyArray]:
     """How many samples lie up to the end of each segment, and its kind; `same[i]`: i and i + 1 have one score."""
     cut = wrong[1:] != wrong[:-1]
-    kind: type[np.int32] | type[np.int64] = np.int32 if len(wrong) < 1 << 31 else np.int64
     if not same.any():
-        reached = places_before(cut, kind)
-        return reached, np.zeros(len(reached), dtype=bool)
-    beside = np.zeros(len(same), dtype=bool)
+        reached = places_before(cut)
+        return reached, reached < 0
+    beside = cut ^ cut
     beside[1:] |= same[:-1]
     beside[:-1] |= same[1:]
     cut |= beside
     cut &= ~same
-    reached = places_before(cut, kind)
-    tied = np.zeros(len(reached), dtype=bool)
+    reached = places_before(cut)
+    tied = reached < 0
     tied[reached > 1] = same[reached[reached > 1] - 2]
     return reached, tied
 
 
-def places_before(cut: Flags, kind: type[np.int32] | type[np.int64]) -> Indices:
+def places_before(cut: AnyArray) -> AnyArray:
     """How many lie before each cut, and how many there are; cuts are between neighbours."""
+    if isinstance(cut, torch.Tensor):
+        ends = torch.cat((cut, cut.new_ones(1)))
+        return true_places(ends) + 1
+    kind = np.int32 if len(cut) + 1 < 1 << 31 else np.int64
     places: Indices = np.empty(np.count_nonzero(cut) + 1, dtype=kind)
     filled = 0
     for first in range(0, len(cut), MANY_SAMPLES):
@@ -251,13 +280,11 @@ def steps_only(ordered: Sorted) -> Sorted:
     return replace(ordered, reached=reached, tied=np.ones(len(reached), dtype=bool))
 
 
-def sort_packed(values: Floating, wrong: Flags, device: torch.device | None = None, *, own: bool = False) -> Sorted:
+def sort_packed(values: Floating, wrong: Flags, *, own: bool = False) -> Sorted:
     """The same without the permutation, at the price of np.sort: the bit `wrong` rides in the sort key.
 
-    A GPU, where the samples live on one, sorts the keys. With `own` they take the place of the values.
-
     The bits of floats of one sign are in their order and leave one bit free. Within ties the order is not that of the
-    input.
+    input. With `own` the keys take the place of the values.
     """
     falling = float(values.max()) <= 0
     if not falling and float(values.min()) < 0:
@@ -267,10 +294,7 @@ def sort_packed(values: Floating, wrong: Flags, device: torch.device | None = No
     keys = (np.negative(keys, out=keys) if falling else keys).view(kind)
     keys <<= kind(1)  # the sign falls off, so that -0 is 0
     keys |= wrong.view(np.uint8)
-    if device is None or device.type == "cpu":
-        keys.sort()
-    else:
-        keys = sorted_on(device, keys)
+    keys.sort()
     if not falling:
         keys = keys[::-1]
     flags = (keys & kind(1)).astype(bool)
@@ -280,12 +304,25 @@ def sort_packed(values: Floating, wrong: Flags, device: torch.device | None = No
     return Sorted(np.negative(ordered, out=ordered) if falling else ordered, flags, reached, tied)
 
 
-def sorted_on(device: torch.device, keys: NDArray[Any]) -> NDArray[Any]:
-    """Unsigned keys sorted on a device: with the first bit turned they are in the order of signed ones."""
-    signed = {np.dtype(np.uint32): np.int32, np.dtype(np.uint64): np.int64}[keys.dtype]
-    first = keys.dtype.type(1 << (8 * keys.itemsize - 1))
-    turned = torch.from_numpy((keys ^ first).view(signed)).to(device)
-    return np.asarray(turned.sort().values.cpu().numpy().view(keys.dtype) ^ first)
+FIRST_BIT, OTHER_BITS = -(1 << 63), (1 << 63) - 1
+
+
+def sort_there(values: torch.Tensor, wrong: torch.Tensor) -> Sorted:
+    """The same of tensors, on the device where they live; torch has no unsigned keys."""
+    falling = float(values.max()) <= 0
+    if not falling and float(values.min()) < 0:
+        order = values.argsort(stable=True).flip(0)
+        ordered, flags = values[order], wrong[order]
+        return Sorted(ordered, flags, *segments(ordered[1:] == ordered[:-1], flags), order)
+    narrow = values.dtype == torch.float32
+    bits = values.abs().view(torch.int32).long() if narrow else values.abs().view(torch.int64)
+    # With the first bit turned signed numbers are in the order of unsigned ones.
+    keys = (((bits << 1) | wrong) ^ FIRST_BIT).sort().values ^ FIRST_BIT
+    keys = keys if falling else keys.flip(0)
+    bits = (keys >> 1) & OTHER_BITS
+    ordered = bits.to(torch.int32).view(torch.float32) if narrow else bits.view(torch.float64)
+    flags = (keys & 1).bool()
+    return Sorted(-ordered if falling else ordered, flags, *segments(bits[1:] == bits[:-1], flags))
 
 
 @lru_cache(maxsize=4)
@@ -301,8 +338,10 @@ MANY_SAMPLES = 1 << 18
 FROM_SERIES = 32
 
 
-def harmonic_at(counts: Floats, n: int) -> Floats:
+def harmonic_at(counts: AnyArray, n: int) -> AnyArray:
     """Sums of 1/1 + ... + 1/k at whole numbers k up to n: from a table of all, or for many by their series."""
+    if isinstance(counts, torch.Tensor):
+        return harmonic_between(counts)
     if n < MANY_SAMPLES:
         return harmonic(n)[counts.astype(np.intp)]
     inverse = 1 / np.maximum(counts, FROM_SERIES)
@@ -313,8 +352,10 @@ def harmonic_at(counts: Floats, n: int) -> Floats:
     return np.asarray(sums)
 
 
-def harmonic_between(values: Floats) -> Floats:
+def harmonic_between(values: AnyArray) -> AnyArray:
     """The same at any number k of 0 or more, also between whole ones."""
+    if isinstance(values, torch.Tensor):
+        return torch.digamma(values + 1) + np.euler_gamma
     return np.asarray(torch.digamma(torch.from_numpy(values + 1)).numpy() + np.euler_gamma)
 
 
@@ -326,6 +367,11 @@ SCORE_WORDS = ("msp", "entropy", "margin", "max_logit", "energy", "trust")
 def score_name(score: Any) -> str:
     """The name that stands in the table: the word itself, `trust:<predictor>`, or `given` for a vector."""
     return score if isinstance(score, str) else "given"
+
+
+def score_is(score: Any, word: str) -> bool:
+    """Whether a score is that word, and no vector."""
+    return isinstance(score, str) and score == word
 
 
 def score_values(predictions: Predictions, score: Any) -> Floating:
@@ -376,11 +422,12 @@ BESIDE = 256
 class RunningSums:
     """Sums of the values before any position; of many they are kept for one in 256, for all would take their memory."""
 
-    def __init__(self, values: Callable[[Any], Floats], n: int) -> None:
+    def __init__(self, values: Callable[[Any], AnyArray], n: int, *, on_device: bool = False) -> None:
         """`values` gives those of a slice, or of an array of positions."""
-        self.values, self.n = values, n
-        if n < MANY_SAMPLES:
-            self.before_block = np.append(0.0, values(slice(0, n)).cumsum())
+        self.values, self.n, self.all_kept = values, n, on_device or n < MANY_SAMPLES
+        self.before_block: AnyArray
+        if self.all_kept:
+            self.before_block = after_zero(values(slice(0, n)).cumsum(0))
             return
         whole = n // BESIDE * BESIDE
         parts = (values(slice(k, min(k + MANY_SAMPLES, whole))) for k in range(0, whole, MANY_SAMPLES))
@@ -389,8 +436,8 @@ class RunningSums:
 
     def at(self, positions: Indices) -> Floats:
         """The sum before each position."""
-        if self.n < MANY_SAMPLES:
-            return self.before_block[positions]
+        if self.all_kept:
+            return taken(self.before_block, positions)
         places = positions // BESIDE * BESIDE
         inner = places[:, None] + np.arange(BESIDE)
         rest = np.where(inner < positions[:, None], self.values(np.minimum(inner, self.n - 1)), 0.0)
@@ -457,7 +504,7 @@ class Design:
         if self.clusters is not None:
             cluster = np.unique(self.clusters, return_inverse=True)[1].reshape(-1)
             units = np.bincount(cluster, units).astype(np.float64)
-        return float(units.sum() ** 2 / (units @ units))
+        return float(units.sum() ** 2 / dot(units, units))
 
 
 @dataclass(eq=False)
@@ -481,7 +528,7 @@ class MetricSamples:
     def effective_n(self) -> float:
         """How many samples of equal weight they are worth (Kish, 1965)."""
         weights = self.design.weights
-        return float(self.n if weights is None else weights.sum() ** 2 / (weights @ weights))
+        return float(self.n if weights is None else weights.sum() ** 2 / dot(weights, weights))
 
     @cached_property
     def wrong(self) -> NDArray[np.bool_]:
@@ -504,29 +551,66 @@ class MetricSamples:
         known = self.resampled or self.n <= SURENESS_KEPT
         return np.asarray(self.vector("sureness")[rows] if known else self.predictions.core_facts.sureness(rows))
 
+    @cached_property
+    def on_device(self) -> bool:
+        """Whether rankings, bins and curves are made where the outputs live."""
+        device = self.predictions.core_facts.confidence.device
+        return device.type != "cpu" and self.design.plain and not self.resampled
+
+    def there(self, values: NDArray[Any]) -> AnyArray:
+        """Values of the host, where rankings, bins and curves are made."""
+        if not self.on_device:
+            return values
+        return torch.from_numpy(np.ascontiguousarray(values)).to(self.predictions.core_facts.confidence.device)
+
     def parts(self) -> Iterator[slice]:
-        """All samples, some at a time."""
-        return (slice(first, min(first + MANY_SAMPLES, self.n)) for first in range(0, self.n, MANY_SAMPLES))
+        """All samples, on the host some at a time."""
+        size = self.n if self.on_device else MANY_SAMPLES
+        return (slice(first, min(first + size, self.n)) for first in range(0, self.n, size))
 
     def ordered(self, score: Any) -> Sorted:
-        """Samples sorted by that score."""
+        """Samples sorted by that score, as arrays of the host."""
+        return self.sorted_there(score).on_host
+
+    def sorted_there(self, score: Any) -> Sorted:
+        """Samples sorted by that score, where they live."""
         key = self.key(score)
         if key not in self._sorted:
-            device = self.predictions.core_facts.confidence.device
-            from_doubt = key == "msp" and not self.resampled and self.predictions.core_facts.doubt is not None
-            # Made for the sort alone: they need not be kept.
-            own = from_doubt or key == "entropy"
-            sort = sort_with_order if self.resampled else partial(sort_packed, device=device, own=own)
-            if from_doubt:
-                unsure = self.predictions.core_facts.unsureness()
-                ordered = replace(sort(np.negative(unsure, out=unsure), self.wrong), less_one=True)
-                if self.n <= SURENESS_KEPT or ordered.stored.dtype == np.float64:
-                    ordered = replace(ordered, stored=ordered.values, less_one=False)
-                self._sorted[key] = ordered
-            else:
-                ordered = sort(score_values(self.predictions, self.rows_of(score)), self.wrong)
-                self._sorted[key] = ordered if self.design.weights is None else steps_only(ordered)
+            self._sorted[key] = self._sort_on_device(score) if self.on_device else self._sort(score)
         return self._sorted[key]
+
+    def _sort(self, score: Any) -> Sorted:
+        facts = self.predictions.core_facts
+        from_doubt = score_is(score, "msp") and not self.resampled and facts.doubt is not None
+        # Made for the sort alone: they need not be kept.
+        own = from_doubt or score_is(score, "entropy")
+        sort = sort_with_order if self.resampled else partial(sort_packed, own=own)
+        if from_doubt:
+            unsure = facts.unsureness()
+            ordered = replace(sort(np.negative(unsure, out=unsure), self.wrong), less_one=True)
+            if self.n <= SURENESS_KEPT or ordered.stored.dtype == np.float64:
+                ordered = replace(ordered, stored=ordered.values, less_one=False)
+            return ordered
+        ordered = sort(score_values(self.predictions, self.rows_of(score)), self.wrong)
+        return ordered if self.design.weights is None else steps_only(ordered)
+
+    def _sort_on_device(self, score: Any) -> Sorted:
+        facts = self.predictions.core_facts
+        wrong = ~facts.correct
+        if score_is(score, "msp") and facts.doubt is not None:
+            unsure = 1.0 - self.sureness_there
+            ordered = sort_there(-(unsure.float() if facts.doubt.dtype == torch.float32 else unsure), wrong)
+            return replace(ordered, stored=1.0 + ordered.stored.double())
+        if score_is(score, "entropy"):
+            return sort_there(-facts.need("entropy"), wrong)
+        values = torch.from_numpy(np.array(score_values(self.predictions, self.rows_of(score))))
+        return sort_there(values.to(wrong.device), wrong)
+
+    @property
+    def sureness_there(self) -> torch.Tensor:
+        """The confidence in float64, where the outputs live."""
+        facts = self.predictions.core_facts
+        return facts.confidence.double() if facts.doubt is None else 1.0 - facts.doubt.double()
 
     def rows_of(self, values: Any) -> Any:
         """What was given for every sample of the larger record, for these rows; words stay words."""
@@ -571,15 +655,15 @@ class MetricSamples:
     def sums_of(self, name: str, at: Indices) -> Floats:
         """Sums of `confidence`, `errors` or the `variance` c (1 - c) before positions, from the most confident on."""
         if name not in self._sums:
-            ordered = self.ordered("msp")
+            ordered = self.sorted_there("msp")
 
-            def values(places: Any) -> Floats:
+            def values(places: Any) -> AnyArray:
                 if name == "errors":
-                    return np.asarray(ordered.wrong[places], dtype=np.float64)
-                sure = np.asarray(ordered.at(places), dtype=np.float64)
+                    return doubles(ordered.wrong[places])
+                sure = doubles(ordered.at(places))
                 return sure if name == "confidence" else (1.0 - sure) * sure
 
-            self._sums[name] = RunningSums(values, self.n)
+            self._sums[name] = RunningSums(values, self.n, on_device=self.on_device)
         return self._sums[name].at(at)
 
     def positions(self, binning: str, bins: int, closed: str) -> NDArray[np.intp]:
@@ -590,27 +674,33 @@ class MetricSamples:
         facts = self.predictions.core_facts
         edges = width_edges(bins)[1:-1]
         if facts.doubt is None:
-            edges = edges.astype(facts.confidence.cpu().numpy().dtype).astype(np.float64)
-        below = self.ordered("msp").below(edges, closed=closed == "right")
+            edges = torch.from_numpy(edges).to(facts.confidence.dtype).double().numpy()
+        below = self.sorted_there("msp").below(edges, closed=closed == "right")
         return np.concatenate(([0], (self.n - below)[::-1], [self.n]))
+
+    def _sure_and_wrong(self, part: slice) -> tuple[AnyArray, AnyArray]:
+        if self.on_device:
+            return self.sureness_there[part], ~self.predictions.core_facts.correct[part]
+        return self.sureness(part), self.wrong[part]
 
     def parted_ties(self, at: Indices) -> Iterator[tuple[int, Flags]]:
         """Runs of equal confidence that a position cuts: where each begins, and its errors, last of the input first.
 
         That is the order of the sort that keeps the permutation; of the other, errors come last.
         """
-        ordered = self.ordered("msp")
+        ordered = self.sorted_there("msp")
         if ordered.order is not None or not ordered.has_ties:
             return
         inside = at[(at > 0) & (at < self.n)]
         cut = inside[ordered.at(inside - 1) == ordered.at(inside)]
-        groups = np.unique(np.searchsorted(ordered.reached, cut, side="right"))
+        groups = np.unique(searched(ordered.reached, cut, "right"))
         begins = [int(ordered.reached[group - 1]) if group else 0 for group in groups]
+        values = ordered.at(np.array(begins, dtype=np.intp)).tolist()
         flags: list[list[Flags]] = [[] for _ in begins]
         for part in self.parts() if begins else ():
-            sure, wrong = self.sureness(part), self.wrong[part]
-            for begin, own in zip(begins, flags, strict=True):
-                own.append(wrong[sure == ordered.at(begin)])
+            sure, wrong = self._sure_and_wrong(part)
+            for value, own in zip(values, flags, strict=True):
+                own.append(as_numpy(wrong[sure == value]))
         for begin, own in zip(begins, flags, strict=True):
             yield begin, np.concatenate(own)[::-1]
 
@@ -661,6 +751,9 @@ class View:
 
     def mean(self, name: str) -> float:
         """Mean of a fact."""
+        if self.base.on_device:
+            facts = self.predictions.core_facts
+            return float((self.base.sureness_there if name == "sureness" else facts.need(name).double()).mean())
         if name == "sureness" and self.weights is None and self.base.n > SURENESS_KEPT:
             return sum(float(self.base.sureness(part).sum()) for part in self.base.parts()) / self.n
         values = self.base.vector(name)
@@ -670,7 +763,7 @@ class View:
         """Accepted and wrong as the threshold on that score falls."""
         key = self.base.key(score)
         if key not in self._ranks:
-            ordered = self.base.ordered(score)
+            ordered = self.base.sorted_there(score)
             self._ranks[key] = ranks_of(ordered, self.in_order(ordered), self.whole)
         return self._ranks[key]
 
@@ -826,6 +919,6 @@ def _moments(values: Floats, weights: Floats, whole: bool) -> tuple[float, float
     # Counted from one of the values, so that equal ones have a variance of exactly 0 on every processor.
     start = float(values[np.argmax(there)])
     apart = values - start
-    mean = float(weights @ apart) / total
-    lost = 1.0 if whole else float(weights @ weights) / total
-    return start + mean, float(weights @ (apart - mean) ** 2) / (total - lost)
+    mean = dot(weights, apart) / total
+    lost = 1.0 if whole else dot(weights, weights) / total
+    return start + mean, dot(weights, (apart - mean) ** 2) / (total - lost)

@@ -34,7 +34,7 @@ from confide.monitor.estimates import (
     reference_from,
 )
 from confide.numerics.binomial import clopper_pearson
-from confide.predictions import Predictions, label_doubt
+from confide.predictions import Predictions, label_doubt, need_predictions
 from confide.results import LEVEL, OperatingPoint
 from confide.types import ClassIndices, Flags, Floats, Indices, JsonObject
 
@@ -273,6 +273,7 @@ class Monitor:
             raise InputError(f"{self.file} must hold a watch, but there is none; give the reference to start one")
         header = None
         if reference is not None:
+            need_predictions(reference, "a watch")
             reference.need_unweighted("the reference of a watch")
             if doubt := label_doubt(reference):
                 warnings.warn(doubt, stacklevel=2)

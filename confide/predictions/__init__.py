@@ -14,6 +14,7 @@ from confide.predictions.record import (
     class_words as class_words,
     feature_rows as feature_rows,
     label_doubt as label_doubt,
+    need_predictions as need_predictions,
     predictions_from_columns as predictions_from_columns,
     probability_blocks as probability_blocks,
     row_word as row_word,

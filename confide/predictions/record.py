@@ -1084,6 +1084,14 @@ def class_values(predictions: Predictions, purpose: str) -> Tensor:
     return outputs.probs if isinstance(outputs, ProbabilityOutputs) else outputs.need_logits(purpose)
 
 
+def need_predictions(value: Any, purpose: str) -> None:
+    """Refuse arrays and the like where a record is needed."""
+    if not isinstance(value, Predictions):
+        raise InputError(
+            f"{purpose} needs Predictions, got {type(value).__name__}; wrap outputs: Predictions(logits, labels)"
+        )
+
+
 def label_doubt(predictions: Predictions) -> str:
     """A question where no label is 0 and the class before each label is predicted more often than the label."""
     if not predictions.has_labels or not len(predictions) or int(predictions.labels.min()) != 1:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup
 
 from confide.report.draw import PHONE, Canvas, Scale, tick_text, ticks
-from confide.report.sections.reliability import class_sides
+from confide.report.sections.reliability import calibration_grouping, class_sides
 from confide.report.view import EvaluationView
 from confide.report.words import code, count, fixed, from_to, p_value, percent, plus_minus, points
 from confide.results import LEVEL, ComparedRow, DecisionResult, Measurement, SetResult
@@ -271,7 +271,8 @@ def _no_direction(view: EvaluationView, gap: Measurement) -> str:
     if view.after and after and after.beyond_chance:
         return f": well calibrated as trained, {known}, but not {view.when(view.after)}."
     if apart := len(class_sides(view, view.before)):
-        return f": well calibrated over all classes together, {known}, but not within {apart} of them."
+        together = f"over all {calibration_grouping(view).noun[1]} together"
+        return f": well calibrated {together}, {known}, but not within {apart} of them."
     return f": well calibrated, {known}."
 
 

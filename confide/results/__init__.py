@@ -23,6 +23,7 @@ from confide.results.measurements import (
     BOX as BOX,
     CURVES as CURVES,
     LEVEL as LEVEL,
+    MACRO as MACRO,
     MEAN_OF_CELLS as MEAN_OF_CELLS,
     OF_SEVERITY as OF_SEVERITY,
     OWN_CONFIDENCE as OWN_CONFIDENCE,

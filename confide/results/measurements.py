@@ -96,6 +96,10 @@ MEAN_OF_CELLS, OF_SEVERITY = "mean", "severity "
 """Names of groups of a shift grid beside its single cells: all of them, and those of one severity, with its number."""
 
 
+MACRO = "macro average"
+"""The group of means over labels that each count the same."""
+
+
 def group_of(kind: str, name: str) -> str:
     """A group as tables name it.
 

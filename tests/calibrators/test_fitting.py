@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from confide import Predictions, calibrators
+from confide.calibrators import fitting, groups as fitting_groups
 from confide.checks import InputError, OptionError
 
 
@@ -101,3 +102,83 @@ def test_one_hot_probabilities_are_noted_and_finite():
     assert any("60 of 60 validation samples hold probabilities of 0" in note for note in calibrator.notes)
     # 1/5 of the labels differ: the best answer says 0.8.
     assert float(calibrator(before).facts.confidence.mean()) == pytest.approx(0.8, abs=1e-3)
+
+
+def notes_of(predictions, word="temperature"):
+    return fitting.set_notes(calibrators.CALIBRATORS.get(word), predictions)
+
+
+@pytest.mark.parametrize(("n", "few"), [(29, True), (30, False)])
+def test_what_is_noted_of_a_set_begins_exactly_at_its_limit(n, few, made):
+    """Temperature has one parameter of three classes, vector scaling six: ten samples for each."""
+    logits, labels = made(60, 3, seed=0)
+    few_notes = notes_of(Predictions(logits[: 2 * n], labels[: 2 * n]), "vector")
+    assert any(f"{2 * n} validation samples are few for the 6 parameters" in note for note in few_notes) == few
+    weighted = Predictions(logits[:n], labels[:n], weights=np.ones(n))
+    assert not any("are few" in note for note in notes_of(weighted))
+    uneven = notes_of(Predictions(logits[:n], labels[:n], weights=np.append(np.full(n - 1, 1e-9), 1)), "temperature")
+    assert any(
+        f"{n} validation samples, worth 1 of equal weight, are few for the 1 parameters" in note for note in uneven
+    )
+
+
+@pytest.mark.parametrize(("classes", "said"), [(6, "(1, 2, 3, 4, 5)"), (7, "(1, 2, 3, 4, 5, ...)")])
+def test_missing_classes_are_named_up_to_five(classes, said):
+    predictions = Predictions(torch.eye(classes)[[0, 0, 0]], [0, 0, 0])
+    notes = notes_of(predictions)
+    assert f"{classes - 1} of {classes} classes have no validation sample {said}" in notes
+    assert any("3 validation samples are fewer than the" in note for note in notes)
+    assert not any("fewer than" in note for note in notes_of(Predictions(torch.eye(3), [0, 1, 2])))
+
+
+def test_probabilities_of_zero_are_counted_by_sample():
+    probs = torch.tensor([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0], [1 - 1e-9, 1e-9]], dtype=torch.float64)
+    notes = notes_of(Predictions.from_probs(probs, [0, 0, 1, 0]))
+    assert any(note.startswith("2 of 4 validation samples hold probabilities of 0") for note in notes)
+    inner = Predictions.from_probs(torch.full((2, 2), 0.5), [0, 1])
+    assert not any("probabilities of 0" in note for note in notes_of(inner))
+
+
+@pytest.mark.parametrize(("n", "fits"), [(7, False), (8, True)])
+def test_folds_need_two_samples_each(n, fits, made):
+    logits, labels = made(n, 3, seed=0)
+    predictions = Predictions(logits, labels, split="val")
+    if fits:
+        assert calibrators.choose(predictions, ("temperature",), folds=4).candidates
+    else:
+        with pytest.raises(InputError, match="4-fold cross-validation needs at least 8 predictions, got 7"):
+            calibrators.choose(predictions, ("temperature",), folds=4)
+
+
+def test_a_stream_is_thinned_to_the_rows_with_the_smallest_draws():
+    def shards(sizes):
+        for k, size in enumerate(sizes):
+            rows = torch.stack([torch.full((size,), float(k)), torch.arange(size, dtype=torch.float32)], dim=1)
+            yield Predictions(rows, torch.zeros(size, dtype=torch.int64))
+
+    every, total = calibrators.sample_stream(shards((5, 0, 7, 3, 9)), rows=100)
+    assert (len(every), total) == (24, 24)
+    for rows in (1, 6, 11, 12, 23, 24):
+        some, total = calibrators.sample_stream(shards((5, 0, 7, 3, 9)), rows=rows)
+        assert (len(some), total) == (rows, 24)
+        kept = {tuple(row) for row in some.logits.tolist()}
+        assert len(kept) == rows
+        more = {
+            tuple(row) for row in calibrators.sample_stream(shards((5, 0, 7, 3, 9)), rows=rows + 1)[0].logits.tolist()
+        }
+        assert kept <= more  # the smallest draws come first, whatever is asked for
+    with pytest.raises(InputError, match="must hold at least one sample, got none"):
+        calibrators.sample_stream(shards((0, 0)))
+
+
+@pytest.mark.parametrize(
+    ("different", "fits"), [(fitting_groups.MOST_VALUES, True), (fitting_groups.MOST_VALUES + 1, False)]
+)
+def test_numbers_are_groups_while_they_are_few(different, fits, made):
+    logits, labels = made(different, 3, seed=0)
+    predictions = Predictions(logits, labels, columns={"age": np.arange(different) / 2.0})
+    if fits:
+        assert fitting_groups.grouping(predictions, "age", None).by == "age"
+    else:
+        with pytest.raises(InputError, match=f"column 'age' holds {different:,} different numbers; pass bands=5"):
+            fitting_groups.grouping(predictions, "age", None)

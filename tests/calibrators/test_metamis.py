@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from confide import Predictions, calibrators
+from confide.calibrators import meta_cal
 from confide.checks import InputError
 
 
@@ -55,3 +56,25 @@ def test_the_sample_that_set_the_threshold_stays_above_it_whatever_the_rounding(
     nudged = val.logits[[at]] + torch.linspace(0, 30, 50, dtype=torch.float64)[:, None]
     after = calibrator.calibrated(nudged)
     assert torch.equal(after, torch.zeros_like(after))
+
+
+@pytest.mark.parametrize(("rows", "fits"), [([0, 5], True), ([], False), ([-1], False), ([6], False)])
+def test_rows_that_set_the_threshold_are_those_of_the_predictions(rows, fits):
+    pool = np.arange(6)
+    if fits:
+        assert meta_cal.chosen_rows(rows, pool, 3, 0, 6).tolist() == rows
+    else:
+        with pytest.raises(InputError, match="rows must be indices into the 6 predictions"):
+            meta_cal.chosen_rows(rows, pool, 3, 0, 6)
+    assert len(meta_cal.chosen_rows(None, pool, 0, 0, 6)) == 1
+    assert len(meta_cal.chosen_rows(None, pool, 3, 0, 6)) == 3
+    assert len(meta_cal.chosen_rows(None, np.arange(2000), 1000, 0, 2000)) == 500
+
+
+def test_a_sample_at_the_threshold_gets_the_uniform_answer():
+    logits = torch.tensor([[2.0, 0.0], [1.0, 0.0], [0.5, 0.0], [3.0, 0.0]], dtype=torch.float64)
+    entropy = -(logits.softmax(1) * logits.log_softmax(1)).sum(1)
+    fitted = meta_cal.tempered_below(logits, torch.tensor([0, 1, 0, 0]), entropy, float(entropy[1]), np.array([0]))
+    assert fitted.notes[0] == "2 of 4 validation samples get the uniform answer"  # the threshold itself and above
+    after = meta_cal.apply_meta_cal(fitted.values, logits)
+    assert (after == 0).all(dim=1).tolist() == [False, True, True, False]

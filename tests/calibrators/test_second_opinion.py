@@ -217,3 +217,18 @@ def test_a_trust_score_holds_the_rows_that_it_was_fitted_on():
     assert set(kept) <= set(known)
     rows_kept, labels = reference.labelled_rows
     assert all(known[tuple(row)] == label for row, label in zip(np.round(rows_kept, 4).tolist(), labels, strict=True))
+
+
+def test_of_fits_that_beat_the_last_one_by_more_than_noise_the_best_is_taken():
+    safest = import_module("confide.calibrators.second_opinion").safest
+    gain = import_module("confide.calibrators.second_opinion").CLEAR_GAIN
+    counts, base = np.ones(100), np.zeros(100)
+    noisy = np.where(np.arange(100) < 50, -1.0, 1.0)  # a standard error of about a tenth
+    error = np.sqrt((noisy**2).mean() / 99)
+    for mean, taken in ((gain * error * 1.02, 0), (gain * error * 0.98, 1), (0.0, 1), (-1.0, 1)):
+        assert safest(np.stack([base - mean - noisy, base]), counts) == taken
+    assert safest(np.stack([base - 0.5, base - 0.7, base - 0.2, base]), counts) == 1
+    assert safest(np.stack([base, base]), counts) == 1  # no gain at all
+    half = np.append(np.full(50, 2.0), np.zeros(50))  # as if the samples that lose by it were not there
+    assert safest(np.stack([base - noisy - 0.1, base]), 3 * half) == 1
+    assert safest(np.stack([base - noisy - 0.1, base]), 3 * half[::-1]) == 0

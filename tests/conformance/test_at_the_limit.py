@@ -24,6 +24,7 @@ from confide.metrics.calibration import LARGEST_GRID, POINTS_PER_WIDTH, SMALLEST
 from confide.metrics.view import Design, MetricSamples, View
 from confide.models.preparation import input_shape
 from confide.numerics import binomial
+from confide.numerics.logistic import Odds
 from confide.numerics.minimise import lbfgs, truncated_newton
 from confide.predictions import Predictions
 from confide.random import noisy_labels
@@ -392,3 +393,9 @@ def test_of_confidences_alone_one_fact_is_known_and_of_probabilities_all_but_the
     probs = Predictions.from_probs(SIXTY.probabilities(), SIXTY.labels)
     assert [len(fact_names(own)) for own in (pairs, probs, SIXTY)] == [1, 3, 4]
     assert fact_names(SIXTY)[3] == "energy"
+
+
+def test_samples_that_cannot_be_lost_choose_the_line_nearest_to_the_identity():
+    sure = Odds(np.full(20, 800.0), np.ones(20, dtype=bool), np.ones(20))
+    chosen = sure.chosen_map(np.arange(20) % 2, (1.0, 10.0, 100.0))
+    np.testing.assert_array_equal(chosen, sure.line(100.0))

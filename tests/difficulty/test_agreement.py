@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -24,3 +26,13 @@ def test_pairs_are_matched_by_id():
     assert rows[0].spearman == pytest.approx(float(stats.spearmanr(values, noisy).statistic))
     assert rows[0].kendall == pytest.approx(float(stats.kendalltau(values, noisy).statistic))
     assert rows[1].spearman == pytest.approx(-1)
+
+
+def test_a_score_that_is_the_same_for_all_agrees_with_nothing():
+    ids = np.arange(6)
+    flat, rising = Scores(ids, np.full(6, 2.0), "rmd"), Scores(ids, np.arange(6.0), "loss")
+    (found,) = agreement([flat, rising])
+    assert np.isnan(found.kendall)
+    assert np.isnan(found.spearman)
+    (same,) = agreement([rising, replace(rising, method="other")])
+    assert (same.kendall, same.spearman, same.n) == (pytest.approx(1), pytest.approx(1), 6)

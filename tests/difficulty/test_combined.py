@@ -5,6 +5,7 @@ import pytest
 
 from confide import difficulty
 from confide.checks import InputError
+from confide.difficulty.combined import _log_posterior
 
 
 @pytest.fixture(scope="module")
@@ -43,3 +44,20 @@ def test_between_two_classes_and_far_from_all_is_hard(fitted):
 def test_one_class_says_nothing():
     with pytest.raises(InputError, match="two classes or more, got 1"):
         difficulty.fit("combined", np.eye(4), np.zeros(4, dtype=int))
+
+
+def test_two_classes_are_enough_and_the_opinion_is_that_of_bayes_rule():
+    draws = np.random.default_rng(0)
+    labels = np.arange(80) % 4 // 3  # 60 of one class, 20 of the other
+    rows = 3 * np.eye(2, 4)[labels] + draws.normal(size=(80, 4))
+    fitted = difficulty.fit("combined", rows, labels, shrinkage=0.0)
+    between, sure = fitted.score(np.array([[1.5, 1.5, 0, 0], [4.0, -1.0, 0, 0]])).values
+    assert between > sure
+    scaled, _ = _log_posterior(fitted.model.gaussians, rows)
+    own = [rows[labels == k] for k in (0, 1)]
+    precision = np.linalg.inv(sum(len(part) / 80 * np.cov(part.T, bias=True) for part in own))
+    away = [rows - part.mean(axis=0) for part in own]
+    first, second = (
+        np.log(len(p) / 80) - ((d @ precision) * d).sum(axis=1) / 2 for p, d in zip(own, away, strict=True)
+    )
+    assert np.corrcoef(scaled[:, 0] - scaled[:, 1], first - second)[0, 1] > 0.9999

@@ -147,10 +147,34 @@ def test_the_reference_says_all_that_its_docstrings_say(name):
         assert re.sub(r"[^A-Za-zÀ-ÿ0-9]", "", doc) in page, word
 
 
+def test_words_of_methods_in_overviews_lead_to_their_pages():
+    pages = {
+        name: SITE["with_method_links"]((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8"), headings)
+        for name, headings in SITE["OVERVIEWS"].items()
+    }
+    for family in FAMILIES:
+        for method in registry_of(family):
+            place = SITE["method_place"](family, method.word)
+            assert f"[`{method.word}`](../{place})" in pages["methods"], (family, method.word)
+            if family == "metrics":
+                assert f"| [`{method.word}`](../{place}) |" in pages["metrics"]
+    chosen = pages["which_method"]
+    for place in ("calibrators/temperature", "sets/lac", "trust/mcp", "losses/adafocal", "difficulty/rmd"):
+        assert f"](../methods/{place}.md)" in chosen, place
+    assert 'by="class"`, `by=' in chosen  # options stay as they are
+
+
 def test_a_value_stays_beside_its_spread():
     assert SITE["with_known_links"]("| 0.2164 ± 0.0058 | 2.07 → 0.49 | a → b |") == (
         "| 0.2164\u00a0±\u00a00.0058 | 2.07\u00a0→\u00a00.49 | a → b |"
     )
+
+
+def test_a_cell_keeps_sizes_and_units_together_and_code_its_spaces():
+    assert SITE["with_known_links"]("| 50,000 x 1,000 | 306.7 ms | 7 MB; 3 % |") == (
+        "| 50,000\u00a0x\u00a01,000 | 306.7\u00a0ms | 7\u00a0MB; 3\u00a0% |"
+    )
+    assert SITE["with_known_links"]("x = 5 % 2\n    sleep 3 ms") == "x = 5 % 2\n    sleep 3 ms"
 
 
 def test_a_page_that_would_ask_another_server_is_found(tmp_path):
@@ -174,6 +198,7 @@ def test_every_guide_of_the_menu_is_a_page():
 
 def test_every_page_of_results_that_the_site_reads_is_there():
     assert all((SITE["RESULTS"] / page).exists() for pages in SITE["MEASURED"].values() for page in pages)
+    assert all((SITE["RESULTS"] / f"{name}.md").exists() for name in SITE["SPEED"].values())
 
 
 def test_the_tutorials_are_eight_and_the_page_names_them():
@@ -195,7 +220,7 @@ def test_a_tutorial_runs(path, tmp_path, monkeypatch):
 
 
 def test_methods_and_guides_count_more_in_the_search_than_pages_of_figures(tmp_path):
-    pages = ["methods/sets/aps.md", "docs/sets.md", "tutorials/1.md", "benchmarks/results/sets.md"]
+    pages = ["methods/sets/aps.md", "docs/sets.md", "tutorials/1.md", "docs/errata.md", "benchmarks/results/sets.md"]
     for page in pages:
         SITE["write"](tmp_path / page, "# aps\n")
     SITE["rank"](tmp_path)

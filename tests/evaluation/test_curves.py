@@ -10,6 +10,7 @@ from confide.evaluation import evaluate
 from confide.evaluation.curves import SMOOTH_EDGES, _cell_starts, _spaced_ranks, reliability, risk_coverage
 from confide.metrics.base import metric_samples
 from confide.metrics.view import Design, Sorted, View
+from confide.numerics.binomial import wilson_interval
 
 
 def curve(evaluation, kind: str, size: int | None = None):
@@ -88,3 +89,32 @@ def test_a_curve_has_at_most_three_hundred_ranks_the_first_and_the_last_among_th
     assert (ranks[0], ranks[-1]) == (0, n - 1)
     assert (np.diff(ranks) > 0).all()
     assert np.ptp(np.diff(ranks)) <= 1 if points > 1 else True
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("units", [False, True])
+def test_accepted_samples_are_worth_what_their_sums_over_units_say(weighted, units):
+    draws = np.random.default_rng(0)
+    n, right = 40, draws.random(40) < 0.7
+    sure = draws.permutation(np.linspace(0.3, 1, n))
+    more = {"weights": draws.uniform(0.2, 3, n)} if weighted else {}
+    if units:
+        more |= {"unit": "visit", "visit": np.arange(n) // 3}
+    predictions = confide.Predictions.from_pairs(right, sure, **more)
+    found = risk_coverage(View(metric_samples(predictions)), "msp", "msp", bands=True).columns
+    weights = predictions.relative_weights if weighted else np.ones(n)
+    visit = np.arange(n) // 3 if units else np.arange(n)
+    order = np.argsort(-sure)
+    for k in (0, 5, 20, n - 1):
+        rows = order[: k + 1]
+        total = weights[rows].sum()
+        risk = (weights[rows] * ~right[rows]).sum() / total
+        assert found["coverage"][k] == pytest.approx(total / n)
+        assert found["risk"][k] == pytest.approx(risk)
+        accepted = np.bincount(visit[rows], weights[rows], n)
+        wrong = np.bincount(visit[rows], weights[rows] * ~right[rows], n)
+        alone, least = total**2 / (weights[rows] ** 2).sum(), total**2 / (accepted**2).sum()
+        variance = ((wrong - risk * accepted) ** 2).sum() / total**2
+        worth = np.clip(risk * (1 - risk) / variance if variance > 1e-15 else 0.0, least, alone) if units else alone
+        low, high = wilson_interval(risk, float(worth), 1.959963984540054)
+        assert (found["risk_low"][k], found["risk_high"][k]) == pytest.approx((low, high), abs=1e-5)

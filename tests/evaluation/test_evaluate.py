@@ -474,3 +474,25 @@ def test_different_words_are_those_of_a_sort_however_many_they_are_and_however_t
         wanted, places = np.unique(given, return_inverse=True)
         assert found.tolist() == wanted.tolist()
         assert index.tolist() == places.tolist()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        confide.evaluate,
+        confide.metrics.ece,
+        lambda rows: confide.compare(rows, rows),
+        lambda rows: confide.operating_point(rows, risk=0.1),
+        lambda rows: confide.apply_operating_point(confide.OperatingPoint(threshold=0.5), rows),
+        lambda rows: confide.calibrators.fit("temperature", rows),
+        confide.calibrators.choose,
+        lambda rows: confide.sets.fit("lac", rows),
+        lambda rows: confide.decisions.decide(rows, 1),
+        confide.monitor.Monitor,
+        confide.plot.confusion,
+    ],
+)
+def test_an_array_where_predictions_are_needed_gets_one_line(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=r"Predictions, (got ndarray|a path)"):
+        call(np.zeros((5, 3)))

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from confide.evaluation import gallery, suspects
-from confide.evaluation.gallery import picture
+from confide.evaluation.gallery import _thinning, picture
 from confide.predictions import Predictions
 from confide.records import Scores, Split
 
@@ -64,3 +64,17 @@ def test_a_picture_keeps_its_pixels_and_a_large_one_is_shrunk():
     large = picture(np.zeros((3, 400, 200), np.uint8))
     assert Image.open(io.BytesIO(base64.b64decode(large.split(",", 1)[1]))).size == (48, 96)
     assert picture(np.zeros((3, 8, 8), np.float32)) is None
+
+
+def test_pictures_whose_pixels_were_thinned_are_drawn_by_the_step():
+    whole = np.ones((12, 18), dtype=bool)
+    assert _thinning(whole) == 1
+    assert _thinning(np.ones((1, 1), dtype=bool)) == 1
+    border = whole.copy()
+    border[:2], border[:, :2] = False, False
+    assert _thinning(border) == 1
+    for step in (2, 3):
+        kept = np.zeros((24, 24), dtype=bool)
+        kept[::step, ::step] = True
+        assert _thinning(kept) == step
+    assert _thinning(np.arange(2)[:, None] == 0) == 2  # one of two kept

@@ -271,3 +271,10 @@ def test_a_shift_that_cannot_be_applied_is_told_before_the_first_cell(size, word
 
     with pytest.raises(InputError, match=message):
         shift_grid(images, {"a": Subject(forward=never)}, words=["fog", word])
+
+
+def test_a_grid_of_one_image_is_a_grid():
+    split = Split(np.full((1, 3, 32, 32), 90, np.uint8), np.array([0]), np.arange(1))
+    subjects = {"mine": Subject(lambda batch: (batch.float().flatten(1)[:, :2] - 9, None))}
+    grid = shift_grid(split, subjects, words=["brightness"], severities=[2], intervals=False)
+    assert grid.value("accuracy", group="shift=brightness/2") in (0, 1)

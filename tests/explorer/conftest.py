@@ -119,6 +119,12 @@ def made_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_run(tmp_path_factory.mktemp("made") / "run")
 
 
+@pytest.fixture(autouse=True)
+def _maps_by_pca(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where UMAP is installed, maps of a hundred samples would take seconds, and be others."""
+    monkeypatch.setattr("confide.explorer.projection.find_spec", lambda name: None)
+
+
 @pytest.fixture
 def run_folder(made_run: Path, tmp_path: Path) -> Path:
     """A copy of its own, to tag and to damage."""

@@ -215,7 +215,7 @@ def test_users_columns_are_joined_by_id(serve, run_folder, tmp_path):
 
 def test_columns_of_other_samples_are_refused(run_folder, tmp_path, capsys):
     formats.write_table(tmp_path / "more.csv", {"id": np.array(["x"]), "weather": np.array(["rain"])})
-    assert "no id of it is" in said_to(capsys, str(run_folder), "--columns", str(tmp_path / "more.csv"))
+    assert "no id of it is" in said_to(capsys, str(run_folder), "--port", "0", "--columns", str(tmp_path / "more.csv"))
 
 
 def test_an_incomplete_run_shows_what_is_there(serve, run_folder):

@@ -11,6 +11,8 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
+import time
 import types
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -186,6 +188,34 @@ def start(run_folder: Path) -> tuple[subprocess.Popen[str], int]:
     started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert started.stdout is not None
     return started, int(re.search(r":(\d+)/", started.stdout.readline())[1])  # type: ignore[index]
+
+
+def test_the_end_comes_also_while_a_query_runs(run_folder):
+    """DuckDB refuses to close a connection beside a call of its own: Ctrl-C during the first look was a traceback."""
+    from confide.explorer import open_layout
+    from confide.explorer.session import Explorer
+
+    explorer = Explorer(open_layout(run_folder))
+    cursor, begun, ended = explorer.database._cursor(), threading.Event(), []
+
+    def count():
+        begun.set()
+        try:
+            cursor.execute("SELECT count(*) FROM range(100_000_000_000) AS numbers(n) WHERE n % 7 = 3").fetchall()
+        except Exception as error:
+            ended.append(type(error).__name__)
+
+    counting = threading.Thread(target=count)
+    counting.start()
+    begun.wait()
+    time.sleep(0.1)
+    try:
+        explorer.close()
+    finally:  # the query would take minutes
+        while counting.is_alive():
+            cursor.interrupt()
+            counting.join(0.05)
+    assert ended == ["InterruptException"]
 
 
 @pytest.mark.slow

@@ -66,7 +66,7 @@ def test_what_judges_the_label_is_no_slice_and_no_ground_to_judge_confidence_by(
     Predictions.from_top1(labels, predicted, sure, columns=columns).save(tmp_path / "p.parquet")
     client = serve(tmp_path / "p.parquet")
     found = client.get("slices")["slices"]
-    assert found["attributes"] == ["width", "Predicted"]
+    assert found["attributes"] == ["width", "predicted"]
     assert client.get("reliability", **{"c.suspicion": "0.."})["reliability"]["verdict"] == "chosen"
     assert client.get("reliability", **{"c.width": "0.."})["reliability"]["verdict"] != "chosen"
 

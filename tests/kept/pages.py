@@ -470,7 +470,7 @@ def _findings() -> Any:
         "error": [str(reliability._error_of(bins(*own))) for own in cases if own],
         "rows": [reliability._rows_of(curve, start) for start in (0.0, 0.8, 0.8000000001)],
         "farthest": [reliability._farthest(curve, start) for start in (0.0, 0.8)],
-        "classes": [reliability._classes(k, n) for k, n in ((1, 1), (1, 3), (2, 3), (3, 3))],
+        "classes": [reliability._classes(k, n, ("class", "classes")) for k, n in ((1, 1), (1, 3), (2, 3), (3, 3))],
         "verdicts": [
             verdict_sentence(_gap(value, low, high, p)).partition(" is right ")[2]
             for value in (-0.01, -0.0099, 0.0, 0.0099, 0.01)

@@ -313,3 +313,15 @@ def test_class_weights_that_cannot_weigh_are_refused(weights, logits):
     whole = losses.create("cross_entropy", class_weights=[2, 0, 1])(logits, LABELS)
     each = losses.cross_entropy(logits, LABELS)
     torch.testing.assert_close(whole, (2 * each[0] + each[2]) / 3)
+
+
+@pytest.mark.parametrize("small", [True, False])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32])
+def test_labels_of_few_bits_are_class_indices_too(dtype, small, logits, monkeypatch):
+    if not small:
+        monkeypatch.setattr("confide.simplex.statistics.SMALL", 0)
+    for word in losses.names():
+        found, wanted = (
+            getattr(losses, word)(logits, own, **NEEDS.get(word, {})) for own in (LABELS.to(dtype), LABELS)
+        )
+        assert torch.equal(found, wanted), word

@@ -12,6 +12,7 @@ from confide import Predictions, metrics
 from confide.metrics import calibration_test, classwise_calibration, kernel_calibration
 from confide.metrics.base import METRICS
 from confide.metrics.view import MetricSamples
+from confide.numerics.binning import bin_of, width_edges
 
 FORMS = [
     ("kde_ece", {"of": "all"}),
@@ -180,3 +181,27 @@ def test_class_wise_intervals_beyond_the_largest_size_are_as_wide_as_those_of_al
     part = metrics.classwise_ece(predictions, binning=binning)
     # Nine times fewer rows spread three times as far.
     assert 0.6 < (part.high - part.low) / (whole.high - whole.low) < 1.6
+
+
+@pytest.mark.parametrize("closed", ["right", "left"])
+@pytest.mark.parametrize("bins", [1, 2, 15])
+def test_sums_of_classes_and_bins_are_those_of_every_sample_under_its_weight(bins, closed, monkeypatch):
+    predictions, draws = simulated(25), np.random.default_rng(0)
+    weights = draws.integers(0, 4, (3, 25)).astype(np.float32)
+    probs, labels = predictions.probabilities().double().numpy(), predictions.labels.numpy()
+    edges = width_edges(bins)
+    wanted = np.zeros((3, 3, bins))
+    for row, own in enumerate(weights):
+        for sample in range(25):
+            for k in range(3):
+                place = bin_of(probs[sample, k : k + 1], edges, closed)[0]
+                wanted[row, k, place] += own[sample] * (probs[sample, k] - (labels[sample] == k))
+    for rows in (25, 7):
+        monkeypatch.setattr(classwise_calibration, "rows_in", lambda *_, rows=rows: rows)
+        found = classwise_calibration.cell_sums(predictions, weights, bins, closed)
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
+    errors = classwise_calibration.errors_of(found, weights.sum(axis=1))
+    for row, own in enumerate(weights):
+        copies = np.repeat(np.arange(25), own.astype(int))
+        copied = Predictions(predictions.logits[copies], predictions.labels[copies])
+        assert errors[row] == pytest.approx(float(metrics.classwise_ece(copied, bins=bins, closed=closed)), abs=1e-5)

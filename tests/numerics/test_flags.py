@@ -19,3 +19,10 @@ def test_flags_are_counted_by_row(classes):
     flags = np.random.default_rng(classes).random((3, classes)) < [[0.0], [0.5], [1.0]]
     np.testing.assert_array_equal(row_counts(flags), np.count_nonzero(flags, axis=1))
     np.testing.assert_array_equal(row_counts(flags[:, ::2]), np.count_nonzero(flags[:, ::2], axis=1))
+
+
+@pytest.mark.parametrize("every", [8, 16, 40])
+@pytest.mark.parametrize("place", range(8))
+def test_few_flags_at_one_place_of_their_eight_are_found(every, place):
+    flags = np.arange(160) % every == place
+    assert places_of(flags).tolist() == list(range(place, 160, every))

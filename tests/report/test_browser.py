@@ -338,3 +338,43 @@ def test_in_forced_colours_drawings_keep_theirs(browser, address):
     assert colour == "rgb(168, 42, 6)"
     assert ground == "rgb(255, 255, 255)"
     context.close()
+
+
+LONG = "صنف بالعربية من اليمين إلى اليسار"
+NAMES = ("W" * 36, "混乱した長い日本語のクラス名", LONG, "हिन्दी में एक वर्ग", "<b>bold</b>", "a")
+
+
+def _at_the_limit(kind: str) -> Predictions:
+    labels, draws = np.arange(1200) % 6, np.random.default_rng(0)
+    if kind == "too few":
+        return Predictions(draws.normal(size=(12, 6)), labels[:12], split="test")
+    if kind == "names":
+        return Predictions(2 * np.eye(6)[labels] + draws.normal(size=(1200, 6)), labels, class_names=NAMES)
+    # Confidences of 1 but for roundings, all right or all wrong: axes of one value.
+    return Predictions(30.0 * np.eye(6)[labels], (labels + (kind == "all wrong")) % 6, split="test")
+
+
+@pytest.mark.parametrize("kind", ["all right", "all wrong", "too few", "names"])
+def test_no_text_of_a_drawing_leaves_it_or_lies_over_another(browser, tmp_path, kind):
+    page = browser.new_page()
+    page.goto(write_report(evaluate(_at_the_limit(kind), by="predicted"), tmp_path / "limit.html").as_uri())
+    for width in (375, 1024, 1440):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        found = page.evaluate(
+            """() => [...document.querySelectorAll('main svg')].filter(s => s.checkVisibility()).flatMap(s => {
+              const all = s.getBoundingClientRect(), found = [];
+              const texts = [...s.querySelectorAll('text')].map(t => [t.textContent, t.getBoundingClientRect()]);
+              texts.forEach(([words, a], k) => {
+                if (a.left < all.left - 14 || a.right > all.right + 14) found.push(words);
+                texts.slice(k + 1).forEach(([other, b]) => {
+                  const wide = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+                  const high = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+                  if (wide > 1.5 && high > 4) found.push(`${words} over ${other}`);
+                });
+              });
+              return found;
+            })"""
+        )
+        assert found == [], width
+    page.close()

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import math
 import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from confide import Predictions, evaluate
 from confide.report import render_report
 from confide.report.draw import tick_text, ticks
 from confide.report.sections.decisions import decisions_section
+from confide.report.sections.maps import _canvas as maps_canvas
 from confide.report.sections.provenance import provenance_section
 from confide.report.sections.reliability import bins_of, finding
 from confide.report.sections.sets import _coverage
@@ -178,6 +182,8 @@ def test_no_title_of_a_diagram_contradicts_the_test_beside_it():
 def test_few_samples_make_no_title():
     # Fewer than fifteen samples draw no dot, so they carry no claim.
     assert finding(bins(0.5, n=14.0)) == "too few samples to tell"
+    assert finding(bins(0.5, n=14.0), 0.2) == "too few samples to tell"
+    assert finding(bins(0.5, n=14.0), 0.01) == "beyond chance, in bins too small to draw"  # the test needs no dots
 
 
 def test_a_broken_promise_is_marked(evaluation):
@@ -294,6 +300,34 @@ def test_pairs_are_not_told_to_be_split_by_classes():
     text = check(evaluate(Predictions.from_pairs([1, 0, 1, 1] * 30, [0.9, 0.6, 0.8, 0.7] * 30), intervals=False))
     assert "Classes are not known; these predictions hold only confidence and correctness." in text
     assert "--by class" not in text
+
+
+def test_several_labels_are_drawn_by_label_and_not_by_absent_and_present():
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(400, 3)) * [4.0, 1.0, 1.0]
+    labels = rng.random((400, 3)) < 1 / (1 + np.exp(-logits / [4.0, 1.0, 1.0]))
+    several = Predictions.multilabel(logits, labels.astype(float), label_names=["cat", "dog", "yak"])
+    html = render_report(evaluate(several, ["accuracy", "confidence_gap", "ece"]))
+    figure = html[html.index("of 3 labels is overconfident") :]
+    figure = figure[: figure.index("</table>")]
+    assert "1 of 3 labels is overconfident" in html
+    assert all(f">{name}<" in figure for name in ("cat", "dog", "yak"))
+    assert not any(word in figure for word in ("macro average", ">present<", ">absent<"))
+
+
+def test_maps_of_wide_images_leave_no_empty_space_below_them():
+    def picture(width: int, height: int) -> str:
+        image = io.BytesIO()
+        Image.new("L", (width, height)).save(image, "PNG")
+        return f"data:image/png;base64,{base64.b64encode(image.getvalue()).decode()}"
+
+    def height(*pictures: str) -> float:
+        samples = [Sample("map", f"{k}", "", text="5 % wrong", picture=p) for k, p in enumerate(pictures)]
+        return maps_canvas(samples, 600).height
+
+    assert height(picture(80, 20)) == pytest.approx(288 / 4 + 34, abs=1)
+    assert height(picture(80, 20), picture(20, 80)) == 184
+    assert height("data:image/png;base64,none") == 184
 
 
 def test_a_saturated_model_that_is_always_right_is_not_called_worse_than_chance():

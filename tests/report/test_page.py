@@ -18,9 +18,10 @@ from jinja2 import UndefinedError
 import confide
 from confide.checks import InputError
 from confide.cli.main import VERBS
-from confide.report import notebook_view, page, render_report, side_by_side, write_report
+from confide.report import draw, notebook_view, page, render_report, side_by_side, write_report
 from confide.report.sections import SECTIONS
 from confide.report.sections.coverage import risk_text
+from confide.report.sections.reliability import name_gap_sides
 from confide.report.sections.trust import trust_section
 from confide.report.view import EvaluationView
 from confide.results import About, ComparedRow, Comparison, Evaluation, Measurement, Sample
@@ -363,3 +364,22 @@ def test_a_page_of_a_fresh_environment_keeps_names_as_text_and_holds_no_empty_li
     assert sum(not line.strip() for line in body.splitlines()) < len(body.splitlines()) / 3
     with pytest.raises(UndefinedError):
         page.page_environment().from_string("{{ nothing.of_it }}").render()
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "start", "sides"),
+    [
+        (-10, 10, 14, "uo"),
+        (0, 10, 150, "o"),  # nothing lies left of no gap, though there is room
+        (-10, 0, 14, "u"),
+        (-0.5, 0.5, 14, "uo"),
+        (-2, 10, 14, "o"),  # no room for its name
+        (-10, 2, 14, "u"),
+    ],
+)
+def test_sides_of_no_gap_are_named_where_they_are_drawn_and_have_room(low, high, start, sides):
+    canvas, scale = draw.Canvas(343, 40), draw.Scale(low, high, start, 329)
+    name_gap_sides(canvas, scale)
+    drawn = re.findall(r'<text x="([\d.]+)" y="11"[^>]*>(\w+)</text>', str(canvas.render("x")))
+    wanted = {"u": (scale(0) - 6, "underconfident"), "o": (scale(0) + 6, "overconfident")}
+    assert [(pytest.approx(float(x), abs=0.06), word) for x, word in drawn] == [wanted[side] for side in sides]

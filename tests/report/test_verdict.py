@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 from confide.report.sections.reliability import class_title, sides_beyond_chance
-from confide.report.verdict import tiles, verdict
+from confide.report.verdict import _interval_strip, tiles, verdict
 from confide.report.view import EvaluationView
 from confide.results import (
     About,
@@ -421,3 +423,35 @@ def test_a_headline_does_not_call_well_calibrated_what_the_chart_by_class_denies
     fine = (*view.evaluation.measurements, *by_class[-2:])
     sentence = verdict(EvaluationView(replace(view.evaluation, measurements=fine))).sentence
     assert sentence.endswith(": well calibrated, as far as 4,000 images can tell.")
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "zone", "ends"),
+    [
+        (0.25, 0.20, 0.40, None, ("20", "40")),  # the ends of the interval are the ends of the axis
+        (0.25, 0.20, 0.25, (0.10, 0.50), ("10", "50")),
+        (-0.25, -0.40, -0.20, None, ("\u221240", "0")),
+        (0.5, 0.0, 1.0, None, ("0", "100")),
+        (0.5, float("nan"), float("nan"), None, ()),
+    ],
+)
+def test_a_strip_is_drawn_where_its_numbers_say(value, low, high, zone, ends):
+    m = Measurement("accuracy", value, 400, bounds=(low, high))
+    svg = ElementTree.fromstring(str(_interval_strip(m, None, zone)))
+    ticks = [(float(t.attrib["x"]), float(t.text.replace("\u2212", "-"))) for t in svg.iter("text")]
+    if m.has_interval:
+        texts = [t.text.replace(".0", "") for t in svg.iter("text")]
+        assert (texts[0], texts[-1]) == ends
+    (x0, v0), (x1, v1) = ticks[0], ticks[-1]
+
+    def place(share):
+        return pytest.approx(x0 + (100 * share - v0) / (v1 - v0) * (x1 - x0), abs=0.11)
+
+    (dot,) = svg.iter("circle")
+    assert float(dot.attrib["cx"]) == place(value)
+    paths = {p.attrib["class"]: [float(n) for n in re.findall(r"-?[\d.]+", p.attrib["d"])] for p in svg.iter("path")}
+    if m.has_interval:
+        assert (paths["ki"][0], paths["ki"][2]) == (place(low), place(high))
+    if zone:
+        left, width = paths["fb"][0], paths["fb"][2]
+        assert (left, left + width) == (place(zone[0]), place(zone[1]))

@@ -11,6 +11,7 @@ from scipy import ndimage, stats
 
 from confide import shift
 from confide.random import Draws, sample_keys
+from confide.shift import digital
 from confide.shift.noise_and_blur import disk_kernel, wave_fronts, zoom_factors
 from confide.shift.weather import plasma
 
@@ -345,3 +346,16 @@ def test_levels_are_spread_evenly_also_where_one_pixel_has_the_lowest():
     # (number at or below - number at the lowest) / (all - number at the lowest), onto 0 .. 255
     expected = torch.tensor([[[0.0, 170.0], [170.0, 255.0]], [[0.0, 0.0], [0.0, 0.0]], [[0.0, 0.0], [255.0, 255.0]]])
     assert torch.equal(_levelled(values), expected)
+
+
+def test_the_cosines_of_a_block_are_orthonormal_and_begin_with_a_constant():
+    rows = digital._cosines.__wrapped__()
+    np.testing.assert_allclose(rows @ rows.T, np.eye(8), atol=1e-12)
+    np.testing.assert_allclose(rows[0], np.sqrt(1 / 8))
+    np.testing.assert_allclose(rows[1], np.cos((2 * np.arange(8) + 1) * np.pi / 16) / 2)
+
+
+@pytest.mark.parametrize(("quality", "first"), [(1, 255), (10, 80), (49, 16), (50, 16), (51, 16), (90, 3), (100, 1)])
+def test_steps_of_a_quality_are_those_of_the_reference_coder(quality, first):
+    """libjpeg: 5000 / q below 50, 200 - 2 q from there on, of a table that begins with 16."""
+    assert digital._quantisation_steps.__wrapped__(False, quality).reshape(-1)[0] == first

@@ -235,3 +235,16 @@ def test_rows_of_unequal_parts_come_back_in_order(rank, monkeypatch):
     assert torch.equal(whole, rows)
     whole.sum().backward()
     assert torch.equal(own.grad, torch.ones_like(own))
+
+
+def test_processes_agree_on_the_wish_of_the_first(monkeypatch):
+    asked = []
+
+    def broadcast(word, source):
+        asked.append((bool(word), source))
+        word.fill_(1.0)
+
+    monkeypatch.setattr(distributed.dist, "broadcast", broadcast)
+    assert World(1, 2).agree(False, torch.device("cpu"))
+    assert asked == [(False, 0)]
+    assert not World(0, 1).agree(False, torch.device("cpu"))

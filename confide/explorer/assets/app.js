@@ -1,5 +1,5 @@
 // The page: reads the view from the address, asks the server, hands answers to rail, grid, drawer and comparison.
-import { $, el, empty, shown, when, whole } from "./dom.js";
+import { $, el, empty, inside, shown, when, whole } from "./dom.js";
 import * as compare from "./compare.js";
 import * as dialogs from "./dialogs.js";
 import * as drawer from "./drawer.js";
@@ -183,10 +183,10 @@ function chipWords(key, value) {
   if (key === "other") return `${state.one("with")} ${rail.rangeWords("confidence", value, columns.confidence)} sure`;
   if (key === "surer") return `${value.startsWith("..") ? state.one("model") || Object.keys(about.models)[0] : state.one("with")} surer by ${Math.round(100 * Math.abs(parseFloat(value.replace("..", ""))))} points`;
   if (!column) return `${key} ${value}`;
-  if (column.kind === "number") return `${column.title.toLowerCase()} ${rail.rangeWords(key, value, column)}`;
+  if (column.kind === "number") return `${inside(column)} ${rail.rangeWords(key, value, column)}`;
   const facet = found.facets[key], name = facet && facet.values.find((v) => v.value === value);
   const word = value === "" ? "none" : name ? name.name : value;
-  return key === "verdict" ? `looks ${rail.looks(word)}` : `${column.title.toLowerCase()} ${word}`;
+  return key === "verdict" ? `looks ${rail.looks(word)}` : `${inside(column)} ${word}`;
 }
 
 function chip(key, value) {
@@ -210,7 +210,7 @@ function nothing() {
 function footer(first, last, rows) {
   const key_of = (...names) => names.flatMap((name) => [el("kbd", {}, name), " "]);
   const move = el("span", { class: "keys" }, key_of("←", "→"), "move, ", key_of("Enter"), "opens, ", key_of("R", "D", "K"), "tag, ", key_of("Ctrl Z"), "takes back.");
-  const title = columns[grid.sort] ? columns[grid.sort].title.toLowerCase() : "";
+  const title = columns[grid.sort] ? inside(columns[grid.sort]) : "";
   const key = `${first} ${last} ${rows} ${title}`;
   if ($("foot").dataset.key === key) return;
   $("foot").dataset.key = key;

@@ -1,5 +1,5 @@
 // Two models on the same samples: who is right, who is surer, and the samples where it matters.
-import { $, dataTable, el, percent, svg, tell, when, whole } from "./dom.js";
+import { $, dataTable, el, percent, shorten, svg, tell, when, whole } from "./dom.js";
 import { get } from "./net.js";
 import * as state from "./state.js";
 import { points } from "./why.js";
@@ -79,8 +79,7 @@ function scatter({ about, openRow, first, second, found, colours }) {
     for (const who of [0, 1, 2]) chart.append(svg("path", { class: who ? `${fills[who]} mark` : "kg ln mark", d: found.dots.filter((d) => d[3] === who).map((d) => shapes[who](+x(d[1]).toFixed(1), +y(d[2]).toFixed(1))).join("") }));
   }
   if (area) { frame.removeAttribute("hidden"); for (const [key, value] of Object.entries({ x: x(area[0]), y: y(area[3]), width: x(area[1]) - x(area[0]), height: y(area[2]) - y(area[3]) })) frame.setAttribute(key, value); }
-  const short = (name) => (name.length > 26 ? name.slice(0, 25) + "…" : name);
-  chart.append(svg("text", { x: 36, y: -3, class: "l" }, `${short(second)}, %`), svg("text", { x: 286, y: 292, class: "e l" }, `${short(first)}, %`));
+  chart.append(svg("text", { x: 36, y: -3, class: "l" }, `${shorten(second, 220)}, %`), svg("text", { x: 286, y: 292, class: "e l" }, `${shorten(first, 220)}, %`));
   const at = (e) => { const p = new DOMPoint(e.clientX, e.clientY).matrixTransform(chart.getScreenCTM().inverse()); return [p.x, p.y]; };
   let start = null;
   chart.addEventListener("pointerdown", (e) => { start = at(e); chart.setPointerCapture(e.pointerId); });

@@ -54,6 +54,21 @@ export function when(title) {
   return title === null ? "as trained" : `after ${title}`;
 }
 
+export function inside(column) {
+  // A title within a sentence; a column of the user's own keeps its name.
+  return column.key.startsWith("c.") ? column.title : column.title.toLowerCase();
+}
+
+const ruler = document.createElement("canvas").getContext("2d");
+export function shorten(text, width, weight = 400) {
+  // Text of a drawing that fits into so many of its pixels, by how wide its letters are.
+  ruler.font = `${weight} 12px ${getComputedStyle(document.body).fontFamily}`;
+  const letters = [...text];
+  if (ruler.measureText(text).width <= width) return text;
+  while (letters.length > 1 && ruler.measureText(`${letters.join("")}…`).width > width) letters.pop();
+  return `${letters.join("")}…`;
+}
+
 export function empty(title, sentence, last) {
   return el("div", { class: "empty" }, el("h3", {}, title), el("p", {}, sentence, " ", last || ""));
 }

@@ -1,5 +1,5 @@
 // The drawer: one sample, its tags first.
-import { $, dataTable, el, missing, number, percent, shown, svg, tell, when, whole } from "./dom.js";
+import { $, dataTable, el, missing, number, percent, shorten, shown, svg, tell, when, whole } from "./dom.js";
 import * as net from "./net.js";
 import { get } from "./net.js";
 import * as outbox from "./outbox.js";
@@ -312,7 +312,7 @@ function top(sample) {
   const both = found.stage !== null, height = 34, left = 112, wide = 176;
   const chart = svg("svg", { viewBox: `0 0 344 ${found.classes.length * height + 4}`, role: "img", "aria-label": `The most probable classes: ${found.classes.map((c) => `${c.name} ${percent(c.after ?? c.before, 1)}`).join(", ")}` });
   found.classes.forEach((c, k) => {
-    const y = k * height + 6, name = c.name.length > 17 ? c.name.slice(0, 16) + "…" : c.name;
+    const y = k * height + 6, name = shorten(c.name, left - 6, c.own ? 600 : 400);
     const text = svg("text", { x: 0, y: y + (both ? 15 : 12), class: c.own ? "b" : "l" }, name);
     text.append(svg("title", {}, c.name));
     chart.append(text, svg("path", { class: both ? "fg" : "f1", d: `M${left} ${y + 1}h${(wide * c.before).toFixed(1)}v8h-${(wide * c.before).toFixed(1)}z` }), svg("text", { x: 344, y: y + 9, class: both ? "e" : "e f1" }, percent(c.before, 1)));

@@ -1,5 +1,5 @@
 // Is confidence right for what is in sight? A sentence, and what lies behind it: curves, confused classes, the map, slices.
-import { $, MINUS, dataTable, el, empty, fixed, missing, percent, svg, tell, tellAt, tellNothing, whole } from "./dom.js";
+import { $, MINUS, dataTable, el, empty, fixed, inside, missing, percent, svg, tell, tellAt, tellNothing, whole } from "./dom.js";
 import * as map from "./map.js";
 import { get, isGone } from "./net.js";
 import { rangeWords } from "./rail.js";
@@ -139,9 +139,9 @@ async function slices(query, current) {
   if (computing) { setTimeout(() => { if (current()) slices(query, current).catch((error) => { if (!isGone(error)) complain(error); }); }, 700); return; }
   if (refused) { $("panel").replaceChildren(missing(refused)); return; }
   if (!found) { $("panel").replaceChildren(empty("Nothing to slice by", "There are no columns, classes or labels to make slices of.", "")); return; }
-  const looked = `${whole(found.candidates)} slices of ${found.attributes.join(", ").toLowerCase()} were looked at on one half of the samples; gaps are of the other half (p < 0.05 after Holm’s correction). What looks at the label makes no slices.`;
+  const looked = `${whole(found.candidates)} slices of ${found.attributes.join(", ")} were looked at on one half of the samples; gaps are of the other half (p < 0.05 after Holm’s correction). What looks at the label makes no slices.`;
   if (!found.slices.length) { $("panel").replaceChildren(empty("No slice has a gap beyond chance", looked, "")); return; }
-  const words = (key, value, names) => { const c = columns[key]; return !c ? names[key] ?? `${key} ${value}` : c.kind === "number" ? `${c.title.toLowerCase()} ${rangeWords(key, value, c)}` : c.kind === "class" ? `${c.title.toLowerCase()} ${names[key] ?? "none"}` : `${c.title.toLowerCase()} ${value || "none"}`; };
+  const words = (key, value, names) => { const c = columns[key]; return !c ? names[key] ?? `${key} ${value}` : c.kind === "number" ? `${inside(c)} ${rangeWords(key, value, c)}` : c.kind === "class" ? `${inside(c)} ${names[key] ?? "none"}` : `${inside(c)} ${value || "none"}`; };
   const row = (s) => {
     const gap = s.confidence - s.accuracy, clear = Object.fromEntries(state.filters().filter(([key]) => key !== "split").map(([key]) => [key, null]));
     return el("tr", {}, el("th", { scope: "row" }, el("button", { type: "button", class: "lnk", onclick: () => state.set({ ...clear, ...s.filters }) }, Object.entries(s.filters).map(([k, v]) => words(k, v, s.names)).join(" and "))), el("td", {}, percent(s.confidence, 1)), el("td", {}, percent(s.accuracy, 1)), el("td", { class: gap > 0 ? "pr" : "ac" }, `${points(gap)} (${between(s.low, s.high)})`), el("td", {}, whole(s.n)));

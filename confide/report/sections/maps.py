@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import io
+import math
 from dataclasses import dataclass
 
 from markupsafe import escape
@@ -47,11 +50,24 @@ def maps_section(view: EvaluationView) -> MapsSection:
 
 def _canvas(samples: list[Sample], width: int) -> Canvas:
     across = max(1, width // (2 * CELL))
-    side, high = width / across, CELL + 34
+    side = width / across
+    tallest = min(CELL, math.ceil((side - 12) * max(_height(s.picture or "") for s in samples)))
+    high = tallest + 34
     canvas = Canvas(width, int(high * -(-len(samples) // across)))
     for place, sample in enumerate(samples):
         x, y = side * (place % across), high * (place // across)
         canvas.text(x + 2, y + 12, shorten(f"{sample.id}: {sample.text}", side - 14), "l")
-        box = f'x="{x + 2:.1f}" y="{y + 18:.1f}" width="{side - 12:.1f}" height="{CELL:.1f}"'
+        box = f'x="{x + 2:.1f}" y="{y + 18:.1f}" width="{side - 12:.1f}" height="{tallest:.1f}"'
         canvas.raw(f'<image {box} href="{escape(sample.picture or "")}" preserveAspectRatio="xMinYMin meet"/>')
     return canvas
+
+
+def _height(picture: str) -> float:
+    """Of a picture as data, in its widths; 1 where it cannot be read."""
+    from PIL import Image
+
+    try:
+        width, height = Image.open(io.BytesIO(base64.b64decode(picture.partition(",")[2]))).size
+    except (OSError, ValueError, Image.DecompressionBombError):
+        return 1.0
+    return float(height / width)

@@ -39,7 +39,7 @@ from confide.report.words import (
     shorten,
     text_letters,
 )
-from confide.results import LEVEL, SEED_BAND, TAILS, Curve, Measurement, Z
+from confide.results import LEVEL, MACRO, SEED_BAND, TAILS, Curve, Measurement, Z
 
 # The gap by class.
 
@@ -57,22 +57,40 @@ class ClassGrouping:
     kind: str
     subtitle: str
     calibration: bool
+    noun: tuple[str, str] = ("class", "classes")
+    chooses: str = ""
+    """The explorer's filter that a name is a value of."""
 
 
 CLASS_GROUPINGS = (
-    ClassGrouping("predicted", "Confidence minus accuracy by predicted class", True),
-    ClassGrouping("class", "Confidence minus recall by class of the label; it need not be 0", False),
+    ClassGrouping("label", "Confidence minus accuracy by label, absent or present", True, ("label", "labels")),
+    ClassGrouping("predicted", "Confidence minus accuracy by predicted class", True, chooses="prediction"),
+    ClassGrouping("class", "Confidence minus recall by class of the label; it need not be 0", False, chooses="label"),
 )
+"""The first that was measured is drawn; labels are those of several labels a sample."""
 
 
 def class_figure(view: EvaluationView) -> Figure | None:
     """The dot plot by class, or None where nothing was measured by class."""
     for grouping in CLASS_GROUPINGS:
-        before: Gaps = view.by_group("confidence_gap", grouping.kind, view.focus, view.before)
-        after: Gaps = view.by_group("confidence_gap", grouping.kind, view.focus, view.after) if view.after else {}
+        before: Gaps = _gaps(view, "confidence_gap", grouping.kind, view.before)
+        after: Gaps = _gaps(view, "confidence_gap", grouping.kind, view.after) if view.after else {}
         if before or after:
             return _class_figure(before, after, grouping, view)
     return None
+
+
+def calibration_grouping(view: EvaluationView) -> ClassGrouping:
+    """What calibration is told by: labels where a sample has several, else predicted classes."""
+    by_label, by_prediction = CLASS_GROUPINGS[:2]
+    measured = any(_gaps(view, "confidence_gap", by_label.kind, s) for s in (view.before, view.after) if s)
+    return by_label if measured else by_prediction
+
+
+def _gaps(view: EvaluationView, metric: str, kind: str, stage: str) -> Gaps:
+    """A metric of the model in focus by group; the mean over labels is none of them."""
+    groups = view.by_group(metric, kind, view.focus, stage)
+    return {name: m for name, m in groups.items() if kind != "label" or name != MACRO}
 
 
 def _class_figure(before: Gaps, after: Gaps, grouping: ClassGrouping, view: EvaluationView) -> Figure:
@@ -88,34 +106,36 @@ def _class_figure(before: Gaps, after: Gaps, grouping: ClassGrouping, view: Eval
     title = "Confidence minus recall by class"
     if grouping.calibration:
         when = "Before calibration, " if before and after else ""
-        title = class_title(class_sides(view, view.before if before else view.final), len(first), when)
+        sides = class_sides(view, view.before if before else view.final)
+        title = class_title(sides, len(first), when, grouping.noun)
         if len(first) > 1:
-            how += f"; the heading counts tests corrected for {len(first)} classes"
+            how += f"; the heading counts tests corrected for {len(first)} {grouping.noun[1]}"
     return Figure(
         "by-class",
         title,
         f"{grouping.subtitle}, points{how}{more}",
-        _class_canvas(before, after, shown, grouping.calibration).render(alt),
+        _class_canvas(before, after, shown, grouping).render(alt),
         table(
-            ("Class", "As trained, points", "95 % interval", "After, points", "95 % interval"),
+            (grouping.noun[0].capitalize(), "As trained, points", "95 % interval", "After, points", "95 % interval"),
             _class_rows(before, after, names),
         ),
     )
 
 
-def class_title(sides: Sequence[str], number: int, when: str = "") -> str:
+def class_title(sides: Sequence[str], number: int, when: str = "", noun: tuple[str, str] = ("class", "classes")) -> str:
     """How many of a number of classes are over- or underconfident beyond chance."""
     parts: list[str] = []
     for side in ("over", "under"):
         if many := sides.count(side):
-            parts.append(f"{many} {side}confident" if parts else f"{_classes(many, number)} {side}confident")
-    sentence = when + (", ".join(parts) if parts else "no single class is clearly over- or underconfident")
+            parts.append(f"{many} {side}confident" if parts else f"{_classes(many, number, noun)} {side}confident")
+    sentence = when + (", ".join(parts) if parts else f"no single {noun[0]} is clearly over- or underconfident")
     return sentence[0].upper() + sentence[1:]
 
 
 def class_sides(view: EvaluationView, stage: str) -> list[str]:
-    """`over` or `under` for every predicted class of the model in focus that is so beyond chance at a stage."""
-    gaps, accuracy = (view.by_group(word, "predicted", view.focus, stage) for word in ("confidence_gap", "accuracy"))
+    """`over` or `under` for every predicted class, or label, of the model in focus that is so beyond chance."""
+    kind = calibration_grouping(view).kind
+    gaps, accuracy = (_gaps(view, word, kind, stage) for word in ("confidence_gap", "accuracy"))
     return sides_beyond_chance(gaps, accuracy, drawn_alone=view.drawn_alone, units=view.about.units)
 
 
@@ -147,10 +167,10 @@ def _gap_tail(gap: Measurement, units: int | None) -> float:
     return float(stdtr(freedom, -abs(gap.value) * 2 * end / (gap.high - gap.low)))
 
 
-def _classes(number: int, of: int) -> str:
+def _classes(number: int, of: int, noun: tuple[str, str]) -> str:
     if number == of > 1:
-        return "every class is"
-    return f"{number} of {of} classes {'is' if number == 1 else 'are'}"
+        return f"every {noun[0]} is"
+    return f"{number} of {of} {noun[1]} {'is' if number == 1 else 'are'}"
 
 
 def _class_rows(before: Gaps, after: Gaps, names: list[str]) -> list[tuple[str, ...]]:
@@ -167,7 +187,7 @@ def _gap_texts(gap: Measurement | None) -> tuple[str, str]:
     return (points(gap.value, sign=True), between(gap.low, gap.high, 1, 100)) if gap else ("–", "")
 
 
-def _class_canvas(before: Gaps, after: Gaps, shown: list[str], calibration: bool) -> Canvas:
+def _class_canvas(before: Gaps, after: Gaps, shown: list[str], grouping: ClassGrouping) -> Canvas:
     known = [m for g in (before, after) for name in shown if (m := g.get(name))]
     values = [100 * v for m in known for v in (m.value, m.low, m.high) if math.isfinite(v)]
     marks = ticks(min(0.0, *values), max(0.0, *values), 5)
@@ -177,7 +197,7 @@ def _class_canvas(before: Gaps, after: Gaps, shown: list[str], calibration: bool
     scale = Scale(marks[0], marks[-1], left + 14, PHONE - 12)
     canvas.ticks_x(scale, marks, floor + 20, sign=True, grid=18)
     canvas.line(scale(0), 18, scale(0), floor, "ax")
-    if calibration:
+    if grouping.calibration:
         name_gap_sides(canvas, scale)
     for place, name in enumerate(shown):
         y = 30 + 24 * place
@@ -190,7 +210,7 @@ def _class_canvas(before: Gaps, after: Gaps, shown: list[str], calibration: bool
                 canvas.dot(scale(100 * m.value), line, f"{fill} k{colour}", 4.2, 1.8)
                 when = "" if not both else ", before" if gaps is before else ", after"
                 whose = {"split": m.split, "model": m.model, "stage": m.stage}
-                chosen = {**whose, "prediction" if calibration else "label": name}
+                chosen = {**whose, grouping.chooses: name} if grouping.chooses else {}
                 canvas.value(scale(100 * m.value), line, f"{name}{when}: {gap_text(m)}", chosen)
     return canvas
 
@@ -284,7 +304,8 @@ def finding(bins: list[Bin], p_value: float | None = None, tested: Measurement |
     under = sum(b.count for b in drawn if b.side == "1")
     total = sum(b.count for b in bins) or 1
     if not drawn:
-        return "too few samples to tell"
+        rejected = p_value is not None and p_value < LEVEL
+        return "beyond chance, in bins too small to draw" if rejected else "too few samples to tell"
     if not any(b.banded for b in drawn):
         return "accuracy against confidence"
     by_verdict = None if tested is None else tested.p_value
