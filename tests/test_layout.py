@@ -183,3 +183,25 @@ def test_what_many_need_is_written_at_one_place(modules):
         "confide.cli.train",
     }
     assert levels == {"confide.results.measurements"}
+
+
+TWO_MEANINGS = {
+    ("BANDS", 5): "of difficulty, in which sets are fitted and counted; of confidence, in which a watch looks",
+    ("DRAWS", 1000): "of the band around bins; of models for the debiased error",
+    ("FEW", 10): "draws that tell no share; samples with an unusual cost",
+    ("MOST_CLASSES", 20): "dots of a figure; rows of a table",
+    ("MOST_ROWS", 500): "of a figure's table; of a page of the explorer",
+}
+"""Constants that two modules call and set alike, and why they are two."""
+
+
+def test_a_constant_of_one_name_and_value_is_written_once(modules):
+    places = defaultdict(set)
+    for name, (_, tree) in modules.items():
+        for node in tree.body:
+            match node:
+                case ast.Assign(targets=[ast.Name(id=word)], value=ast.Constant(value=value)) if word.isupper():
+                    places[word, value].add(name)
+                case ast.Assign(targets=[ast.Name(id=word)], value=ast.Tuple() as value) if word.isupper():
+                    places[word, ast.unparse(value)].add(name)
+    assert {constant for constant, where in places.items() if len(where) > 1} == set(TWO_MEANINGS)

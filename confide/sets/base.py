@@ -32,6 +32,8 @@ from confide.registry import Method, OptionSpec, Registry
 from confide.types import Flags, Floats, Options
 
 PURPOSE = "a prediction set"
+BANDS = 5
+"""Bands of difficulty where neither edges nor a number are given."""
 """Who needs all probabilities, in the words of a message."""
 
 

@@ -15,9 +15,8 @@ from confide.numerics.binomial import clopper_pearson
 from confide.numerics.blocks import row_counts
 from confide.predictions import Predictions, class_values, class_words
 from confide.results import LEVEL, GroupCoverage, SetExample, SetResult
-from confide.sets.base import PURPOSE, PredictionSets, SetGroup, quantile_rank
+from confide.sets.base import BANDS, PURPOSE, PredictionSets, SetGroup, quantile_rank
 
-BANDS = 5
 MOST_EXAMPLES = 8
 MOST_SHOWN = 12
 """Classes of an example that are named."""

@@ -28,6 +28,7 @@ from confide.numerics.minimise import lbfgs
 from confide.predictions import Predictions, class_values, class_words, label_doubt
 from confide.registry import Method
 from confide.sets.base import (
+    BANDS,
     PURPOSE,
     SETS,
     PredictionSets,
@@ -44,8 +45,6 @@ from confide.sets.base import (
 )
 from confide.types import Floats, Options
 
-BANDS = 5
-"""Bands of difficulty where neither edges nor a number are given."""
 TUNING_FOLDS = 5
 """One of so many parts is for choosing, the others for the threshold."""
 CLUSTER_QUANTILES = (0.5, 0.6, 0.7, 0.8, 0.9)
