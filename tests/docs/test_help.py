@@ -91,7 +91,8 @@ def called_by_benchmarks():
         nodes, modules = list(ast.walk(ast.parse(path.read_text(encoding="utf-8")))), {}
         reached = []
         for node in nodes:
-            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "confide":
+            path_in = (node.module or "").split(".") if isinstance(node, ast.ImportFrom) else []
+            if path_in[:1] == ["confide"] and len(path_in) < 3:
                 module = import_module(node.module)
                 for alias in node.names:
                     reached.append((node.module, alias.name))

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -20,6 +21,7 @@ import confide
 from confide import calibrators, decisions, dense, difficulty, losses, metrics
 from confide.calibrators.groups import _saved_edges
 from confide.calibrators.travelling import scale_for
+from confide.checks import MissingExtra
 from confide.difficulty.training_logs import CountLog
 from confide.evaluation import risks, trust
 from confide.evaluation.evaluate import values_of_rows
@@ -66,6 +68,7 @@ def seldom_entries() -> Iterator[Entry]:
         for weighted in (False, True):
             yield f"confidence alone {word} {weighted}", partial(_confidence_alone, word, weighted)
     yield "confidence of one number asked for", _scaled
+    yield "frames", _frames
     yield "tables", _tables
     yield "values of rows", _rows_of_options
     yield "suspects", _suspects
@@ -522,11 +525,11 @@ def _scaled() -> Any:
     return [scale_for(logits, confidence, start) for start in (1.0, 0.3) for confidence in asked]
 
 
-def _tables() -> Any:
+def _records() -> dict[str, Predictions]:
     draws = np.random.default_rng(0)
     logits, labels = draws.normal(size=(5, 3)), np.array([0, 1, 2, 0, 1])
     site = {"site": np.array(list("abcab")), "confidence": np.arange(5)}
-    makes = {
+    return {
         "whole": Predictions(
             logits,
             labels,
@@ -539,11 +542,20 @@ def _tables() -> Any:
         "pairs": Predictions.from_pairs([1, 0, 1], [0.5, 0.6, 0.7]),
         "top": Predictions.from_top1(labels, labels[::-1].copy(), np.linspace(0.2, 1, 5)),
     }
-    told = {}
-    for name, given in makes.items():
-        table = given.to_frame("pandas")
-        told[name] = {str(key): [str(v)[:9] for v in table[key]] for key in table.columns}
-    whole = makes["whole"]
+
+
+def _frames() -> Any:
+    if find_spec("pandas") is None:
+        raise MissingExtra("pandas", "slow", "a data frame")
+    tables = {name: given.to_frame("pandas") for name, given in _records().items()}
+    return {
+        name: {str(key): [str(v)[:9] for v in table[key]] for key in table.columns} for name, table in tables.items()
+    }
+
+
+def _tables() -> Any:
+    told: dict[str, Any] = {}
+    whole = _records()["whole"]
     told["weights"] = [
         or_line(lambda w=word: whole.weighted(w).relative_weights.tolist())  # type: ignore[union-attr]
         for word in ("sample_weight", "site", "confidence", "confidense", None, [1, 1, 1, 1, 2])
