@@ -179,7 +179,7 @@ def test_marks_of_the_charts_tell_their_values(look, client):
     page.wait_for_selector("#drawer .neigh li")
     told.wait_for(state="hidden")
     sample = page.locator("#drawer h2").inner_text()
-    page.locator("#drawer svg").last.focus()
+    page.locator("#drawer svg", has_text="Epoch").focus()  # the parts of a sample come one by one
     page.keyboard.press("ArrowRight")
     told.filter(has_text="Epoch 2").wait_for()
     assert page.locator("#drawer h2").inner_text() == sample
