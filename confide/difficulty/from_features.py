@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -224,7 +225,8 @@ def _gaussian_method(
         """
         return fit_gaussian_difficulty(values, labels, shrinkage, augmented, relative=relative)
 
-    method.__doc__ = (method.__doc__ or "").format(word=word, formula=formula, use=use)
+    text = inspect.cleandoc(method.__doc__ or "")
+    method.__doc__ = text.format(word=word, formula=formula, use=inspect.cleandoc(use))
     method.__name__ = method.__qualname__ = word
     corners: tuple[Options, ...] = ({"shrinkage": "ledoit_wolf"}, {"shrinkage": "oas"}, {"shrinkage": 1.0})
     restore = partial(restore_gaussians, relative=relative)

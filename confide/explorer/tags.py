@@ -7,6 +7,7 @@ import sqlite3
 import stat
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -122,14 +123,17 @@ class TagFile:
             if not objects:
                 # At once: someone who opens the file meanwhile must not see a part of its tables.
                 connection.executescript(f"BEGIN IMMEDIATE; {SCHEMA}; COMMIT")
-        except sqlite3.Error as error:
+        except BaseException as error:
             if connection is not None:
                 connection.close()
+            if not isinstance(error, sqlite3.Error):
+                raise
             raise InputError(
                 f"tags must be kept in {self.path}, but it cannot be written or is no tags file ({error}); "
                 "make the folder writable, or move the file away"
             ) from None
         self._connection = connection
+        weakref.finalize(self, connection.close)  # whoever forgets to close the file leaves nothing open
         return connection
 
     def _check_files(self) -> None:

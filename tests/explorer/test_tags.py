@@ -298,6 +298,7 @@ def test_a_file_that_another_program_keeps_is_one_line(tmp_path):
         tags.put(SampleTag("test", "b", "drop"))
     other.execute("COMMIT")
     other.close()
+    tags.close()
     tags.put(SampleTag("test", "b", "drop"))
     assert len(tags.all()) == 2
     tags.close()

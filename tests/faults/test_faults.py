@@ -12,6 +12,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
@@ -284,7 +285,8 @@ def test_a_tag_is_written_whole_or_not_at_all(
             unused, FaultyConnection.left = FaultyConnection.left > 0, 0
             if second is not None:
                 second.close()
-        kept = {tag.id: (tag.action, tag.note) for tag in TagFile(path).all()}
+        with closing(TagFile(path)) as written:
+            kept = {tag.id: (tag.action, tag.note) for tag in written.all()}
         assert kept.pop("a") == ("drop", "")
         assert kept == ({"b": ("keep", "seen")} if confirmed else {})
         if unused:

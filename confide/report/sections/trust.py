@@ -363,7 +363,8 @@ def _compared(view: EvaluationView, scores: list[str], stage: str) -> Figure:
     sign = -1 if lead.better == "higher" else 1
     values = {s: m.value for s in scores if (m := view.find(lead.word, stage=stage, score=s))}
     measured = [m for s in scores for info in metrics if (m := view.find(info.word, stage=stage, score=s))]
-    order = sorted(scores, key=lambda s: sign * values.get(s, math.nan))
+    unknown = [s for s in scores if math.isnan(values.get(s, math.nan))]
+    order = [*sorted(set(scores) - set(unknown), key=lambda s: (sign * values[s], scores.index(s))), *unknown]
     best, how_good = _best_score(view, order, stage)
     rows = [(score_name(s), *(text for info in metrics for text in _texts(view, info, stage, s))) for s in order]
     header = ["Score", *(h for info in metrics for h in (f"{info.title}, {info.unit}", "95 % interval"))]
